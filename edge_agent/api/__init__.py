@@ -1,0 +1,1 @@
+"""HTTP: KServe v2, the agent's API, metrics, the technician's page."""

@@ -1,0 +1,1 @@
+"""When a batch is sent and what is in it."""

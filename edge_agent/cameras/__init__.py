@@ -1,0 +1,1 @@
+"""The main process's side of camera children and the image child."""

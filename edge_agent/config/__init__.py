@@ -1,0 +1,1 @@
+"""The TOML schema, one file a section; validation never touches hardware or network."""

@@ -1,0 +1,1 @@
+"""What the board says of itself: sysfs and /proc."""

@@ -1,0 +1,1 @@
+"""Frozen values that travel between rooms; no I/O, no collaborators."""

@@ -1,0 +1,1 @@
+"""The main process's side of the engine hosts."""

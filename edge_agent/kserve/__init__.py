@@ -1,0 +1,1 @@
+"""The KServe v2 wire format, pure: bytes in, values out."""

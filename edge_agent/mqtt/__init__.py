@@ -1,0 +1,1 @@
+"""The connection to the broker: paho-mqtt lives here and nowhere else."""

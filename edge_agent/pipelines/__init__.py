@@ -1,0 +1,1 @@
+"""Where frames and messages come in and results go out."""

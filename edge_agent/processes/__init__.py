@@ -1,0 +1,1 @@
+"""Supervised children, socket-pair channels, the tensor arena, backoff."""

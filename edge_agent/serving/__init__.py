@@ -1,0 +1,1 @@
+"""The model repository and the one door: infer(request) -> response."""

@@ -1,0 +1,1 @@
+"""One SQLite file: Peewee tables, one writer thread, short reads."""
