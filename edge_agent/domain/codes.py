@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, NamedTuple
+from typing import Any, Dict, Mapping
+
+from edge_agent.domain.codes_house import HOUSE
+from edge_agent.domain.codes_models import MODELS
+from edge_agent.domain.codes_sources import SOURCES
+from edge_agent.domain.texts import Code, Text
+
+__all__ = ["CODES", "Code", "Text", "cure", "reason"]
+
+CODES: Dict[str, Code] = {**SOURCES, **MODELS, **HOUSE}
 
 
-class Text(NamedTuple):
-    """One thing said in two languages; `{name}` is filled from the code's args."""
+class _Shown(Dict[str, Any]):
+    """A value that was not given shows as a question mark, never as an exception."""
 
-    en: str
-    zh: str
-
-
-class Code(NamedTuple):
-    """What happened, and what to do about it."""
-
-    reason: Text
-    cure: Text
-
-
-CODES: Dict[str, Code] = {
-    "camera.unreachable": Code(
-        Text("The camera does not answer at {source}.", "摄像机 {source} 没有响应。"),
-        Text("Check its power, its cable and its address.", "请检查电源、网线和地址。"),
-    ),
-}
-
-
-def _fill(text: str, args: Mapping[str, Any]) -> str:
-    class _Shown(Dict[str, Any]):
-        def __missing__(self, key: str) -> str:
-            return "?"
-
-    return text.format_map(_Shown(args))
+    def __missing__(self, key: str) -> str:
+        return "?"
 
 
 def reason(code: str, args: Mapping[str, Any], language: str = "en") -> str:
-    """What happened, in words; empty for the empty code."""
-    return _fill(getattr(CODES[code].reason, language), args) if code else ""
+    """What happened, in words; empty for the empty code, the code itself when the table lacks it."""
+    if not code:
+        return ""
+    row = CODES.get(code)
+    return code if row is None else _text(row.reason, language).format_map(_Shown(args))
 
 
 def cure(code: str, args: Mapping[str, Any], language: str = "en") -> str:
-    """What to do about it; empty for the empty code."""
-    return _fill(getattr(CODES[code].cure, language), args) if code else ""
+    """What to do about it; empty where there is nothing to do or the table lacks the code."""
+    row = CODES.get(code)
+    return "" if row is None else _text(row.cure, language).format_map(_Shown(args))
+
+
+def _text(text: Text, language: str) -> str:
+    return text.zh if language == "zh" else text.en

@@ -1,0 +1,140 @@
+"""Codes of models, their engine hosts and children, and of requests to them."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from edge_agent.domain.texts import Code, code
+
+MODELS: Dict[str, Code] = {
+    "model.loading": code("The model is being loaded.", "正在加载模型。"),
+    "model.loaded": code("The model is loaded.", "模型已加载。"),
+    "model.unloaded": code("The model was unloaded.", "模型已卸载。", "Load it to use it again.", "如需使用，请重新加载。"),
+    "model.load_failed": code(
+        "The model could not be loaded: {text}",
+        "模型无法加载：{text}",
+        "Correct the model file or its config.toml, then load it again.",
+        "请修正模型文件或其 config.toml，然后重新加载。",
+    ),
+    "model.failed": code(
+        "The model could not be loaded: {text}",
+        "模型无法加载：{text}",
+        "Correct the model file or its config.toml, then load it again.",
+        "请修正模型文件或其 config.toml，然后重新加载。",
+    ),
+    "model.config_rejected": code(
+        "The model's configuration has faults: {text}",
+        "模型配置有误：{text}",
+        "Correct its config.toml; `edge-agent check` lists every fault.",
+        "请修正其 config.toml；运行 `edge-agent check` 可列出所有错误。",
+    ),
+    "model.host_down": code(
+        "The engine host of this model is down; it is being started again.",
+        "该模型的推理进程已退出，正在重新启动。",
+        "Wait a few seconds; if it stays so, see the engine host's state.",
+        "请稍候几秒；如果持续如此，请查看推理进程的状态。",
+    ),
+    "model.stopped": code(
+        "The model was stopped, as its requests ended its engine host again and again.",
+        "由于该模型的请求多次导致推理进程退出，模型已被停止。",
+        "Install another version of the model or correct what is sent to it, then load it again.",
+        "请更换模型版本或修正发送的数据，然后重新加载。",
+    ),
+    "model.not_found": code(
+        "There is no such model in the repository.",
+        "模型库中没有该模型。",
+        "Check its name, and that models/NAME/1/ holds a model file.",
+        "请检查名称，并确认 models/名称/1/ 下有模型文件。",
+    ),
+    "engine_host.starting": code("The engine host is starting.", "推理进程正在启动。"),
+    "engine_host.up": code("The engine host runs.", "推理进程运行正常。"),
+    "engine_host.down": code(
+        "The engine host ended; it is being started again.",
+        "推理进程已退出，正在重新启动。",
+        "If it happens again and again, a model in it is the likely cause: see the log.",
+        "如果反复发生，很可能是其中某个模型所致，请查看日志。",
+    ),
+    "engine_host.died": code(
+        "The engine host ended while it worked; it is being started again.",
+        "推理进程在工作时退出，正在重新启动。",
+        "If it happens again and again, a model in it is the likely cause: see the log.",
+        "如果反复发生，很可能是其中某个模型所致，请查看日志。",
+    ),
+    "engine_host.hung": code(
+        "The engine host did not answer in its time; it was ended and is being started again.",
+        "推理进程超时无响应，已被终止并正在重新启动。",
+        "Where a batch truly takes long, raise batch_timeout_s of its host.",
+        "如果单次推理确实需要很长时间，请提高该推理进程的 batch_timeout_s。",
+    ),
+    "engine_host.stopped": code("The engine host was stopped, as no model uses it.", "没有模型使用该推理进程，已停止。"),
+    "engine.error": code("The engine failed.", "推理引擎出错。", "See the log.", "请查看日志。"),
+    "engine.execution_failed": code(
+        "The model failed on this request.",
+        "模型处理该请求时出错。",
+        "Check the shapes and values that were sent.",
+        "请检查所发送数据的形状和数值。",
+    ),
+    "child.error": code("A child process did not do what was asked.", "子进程未能完成任务。", "See the log.", "请查看日志。"),
+    "child.gone": code("A child process ended; it is being started again.", "子进程已退出，正在重新启动。"),
+    "child.silent": code(
+        "A child process did not answer in time; it is being started again.", "子进程超时无响应，正在重新启动。"
+    ),
+    "child.refused": code("A child process answered with an error.", "子进程返回了错误。", "See the log.", "请查看日志。"),
+    "child.crashed_op": code(
+        "An operation failed in a child process.", "子进程中的一项操作失败。", "See the log.", "请查看日志。"
+    ),
+    "child.failed_start": code(
+        "A child process could not be started: {text}",
+        "无法启动子进程：{text}",
+        "Check the `python` key of its section, and that the packages it needs are installed for that interpreter.",
+        "请检查其配置段中的 `python` 项，并确认该解释器已安装所需的软件包。",
+    ),
+    "request.invalid": code(
+        "The request is malformed.", "请求格式有误。", "The answer's text says what is wrong.", "应答文本中说明了错误所在。"
+    ),
+    "request.tensor_mismatch": code(
+        "A tensor of the request does not fit the model.",
+        "请求中的张量与模型不符。",
+        "Compare it with the model's metadata: GET /v2/models/NAME.",
+        "请与模型元数据对照：GET /v2/models/名称。",
+    ),
+    "request.unknown_model": code(
+        "There is no such model or version.",
+        "没有该模型或版本。",
+        "GET /api/status lists the models.",
+        "GET /api/status 可列出所有模型。",
+    ),
+    "request.too_large": code(
+        "The body is over the limit.",
+        "请求正文超过上限。",
+        "Send less, or raise max_body_bytes in [http].",
+        "请减小数据，或提高 [http] 中的 max_body_bytes。",
+    ),
+    "request.unavailable": code("Not possible now.", "暂时无法处理。", "Try again later.", "请稍后重试。"),
+    "request.model_not_ready": code(
+        "The model is not ready.",
+        "模型尚未就绪。",
+        "Try again later, or see the model's state.",
+        "请稍后重试，或查看模型状态。",
+    ),
+    "request.queue_full": code(
+        "The model's queue is full.",
+        "模型的等待队列已满。",
+        "Send fewer requests at a time, or raise max_queue_size.",
+        "请减少并发请求，或提高 max_queue_size。",
+    ),
+    "request.arena_full": code(
+        "No tensor memory is free.",
+        "没有空闲的张量内存。",
+        "Send fewer or smaller requests at a time, or raise max_bytes in [arena].",
+        "请减少并发请求或数据量，或提高 [arena] 中的 max_bytes。",
+    ),
+    "request.deadline": code(
+        "The answer would have come too late.",
+        "应答已超过期限。",
+        "Give the request more time, or the model less to do.",
+        "请放宽期限，或减轻模型负载。",
+    ),
+    "request.draining": code("The agent is stopping.", "代理程序正在停止。", "Try again when it runs.", "请在其运行后重试。"),
+    "request.cancelled": code("The caller left before the answer came.", "调用方在应答前已离开。"),
+}
