@@ -1,0 +1,43 @@
+"""`[models]`: where the models lie and which of them are loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Tuple
+
+from pydantic import BeforeValidator, Field, field_validator
+from typing_extensions import Annotated, Literal
+
+from edge_agent.config.section import MODEL_NAME_PATTERN, FolderPath, Section
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class ModelsSection(Section):
+    """The model repository and what of it is served."""
+
+    repository: Annotated[Tuple[FolderPath, ...], BeforeValidator(_as_list)] = Field(
+        (Path("/var/lib/edge-agent/models"),),
+        min_length=1,
+        description="folder of models in Triton's layout, or a list of such folders",
+    )
+    control_mode: Literal["none", "poll", "explicit"] = Field(
+        "poll",
+        description="none and poll load every model at start (this version does not look again); explicit loads those in `load`",
+    )
+    load: Tuple[str, ...] = Field(("*",), description="models that explicit mode loads at start; * is every one")
+    strict_readiness: bool = Field(False, description="ready only when every model is, as Triton has it")
+
+    @field_validator("load")
+    @classmethod
+    def _names(cls, names: Tuple[str, ...]) -> Tuple[str, ...]:
+        for name in names:
+            if name != "*" and not MODEL_NAME_PATTERN.match(name):
+                raise ValueError("%r is not a model's name (nor *)" % name)
+        return names
+
+    def wants(self, name: str) -> bool:
+        """Whether the model of this name is loaded at start."""
+        return self.control_mode != "explicit" or "*" in self.load or name in self.load
