@@ -8,6 +8,7 @@ TARGET_MODULE has `main(control_socket, args)`. `-I` keeps the agent's site-pack
 path, so this file itself makes the package `edge_agent` known, without running its `__init__`.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -39,16 +40,11 @@ def set_name(name):
 
 def _yield_to_agent(oom_score_adj, nice):
     """The kernel's out-of-memory killer shall choose a child before the agent. Both are wishes, not conditions."""
-    try:
-        with open("/proc/self/oom_score_adj", "w") as score:
-            score.write(str(oom_score_adj))
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write(str(oom_score_adj))
     if nice:
-        try:
+        with contextlib.suppress(OSError):
             os.nice(nice)
-        except OSError:
-            pass
 
 
 def _make_package_known():
@@ -96,7 +92,7 @@ def main(argv):
     code = 0
     try:
         _run(target, descriptor, options, args)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 (the last frame of the process)
         import traceback
 
         traceback.print_exc()

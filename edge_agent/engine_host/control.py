@@ -94,7 +94,7 @@ class Control:
         for function in reversed(self._stoppers):
             try:
                 function()
-            except Exception:
+            except Exception:  # noqa: BLE001 (the end must go on)
                 traceback.print_exc()
         self._send({"id": message.get("id"), "ok": True})
         sys.stdout.flush()
@@ -136,7 +136,7 @@ class Control:
             self._refuse(message, refusal)
         except (BrokenPipeError, ConnectionResetError):
             os._exit(0)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (one bad operation must not end the child)
             traceback.print_exc()
             text = "%s: %s" % (type(error).__name__, error)
             self._refuse(message, Refused("child.crashed_op", "%s failed: %s" % (message.get("op"), text)))
