@@ -25,7 +25,7 @@ class ModelsSection(Section):
     )
     control_mode: Literal["none", "poll", "explicit"] = Field(
         "poll",
-        description="none and poll load every model at start (this version does not look again); explicit loads those in `load`",
+        description="none and poll load every model at start (this version looks once); explicit loads those in `load`",
     )
     load: Tuple[str, ...] = Field(("*",), description="models that explicit mode loads at start; * is every one")
     strict_readiness: bool = Field(False, description="ready only when every model is, as Triton has it")
