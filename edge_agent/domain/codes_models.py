@@ -46,6 +46,12 @@ MODELS: Dict[str, Code] = {
         "Check its name, and that models/NAME/1/ holds a model file.",
         "请检查名称，并确认 models/名称/1/ 下有模型文件。",
     ),
+    "model.busy": code(
+        "The model is being loaded or unloaded already.",
+        "该模型正在加载或卸载。",
+        "Try again when that has ended.",
+        "请在其完成后重试。",
+    ),
     "engine_host.starting": code("The engine host is starting.", "推理进程正在启动。"),
     "engine_host.up": code("The engine host runs.", "推理进程运行正常。"),
     "engine_host.down": code(
@@ -74,12 +80,27 @@ MODELS: Dict[str, Code] = {
         "Check the shapes and values that were sent.",
         "请检查所发送数据的形状和数值。",
     ),
+    "engine.result_too_large": code(
+        "The model's result is too large to be handed on.",
+        "模型结果过大，无法传递。",
+        "Raise min_score or lower max_objects in the model's [decode].",
+        "请提高该模型 [decode] 中的 min_score 或降低 max_objects。",
+    ),
     "child.error": code("A child process did not do what was asked.", "子进程未能完成任务。", "See the log.", "请查看日志。"),
     "child.gone": code("A child process ended; it is being started again.", "子进程已退出，正在重新启动。"),
     "child.silent": code(
         "A child process did not answer in time; it is being started again.", "子进程超时无响应，正在重新启动。"
     ),
     "child.refused": code("A child process answered with an error.", "子进程返回了错误。", "See the log.", "请查看日志。"),
+    "child.busy": code(
+        "Too many operations wait in a child process.", "子进程中等待的操作过多。", "Try again later.", "请稍后重试。"
+    ),
+    "child.unknown_op": code(
+        "A child process does not know the operation.",
+        "子进程不认识该操作。",
+        "The installation mixes versions: install the agent again.",
+        "安装中混有不同版本：请重新安装代理程序。",
+    ),
     "child.crashed_op": code(
         "An operation failed in a child process.", "子进程中的一项操作失败。", "See the log.", "请查看日志。"
     ),
