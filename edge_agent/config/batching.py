@@ -12,8 +12,8 @@ from edge_agent.config.section import Count, Section
 class QueuePolicy(Section):
     """What may wait, how many and how long."""
 
-    timeout_action: Literal["REJECT", "DELAY"] = Field(
-        "REJECT", description="a request that waited too long: refuse, or serve after all others"
+    timeout_action: Literal["REJECT"] = Field(
+        "REJECT", description="what becomes of a request that waited too long: it is refused"
     )
     default_timeout_microseconds: Count = Field(0, description="longest wait in the queue; 0: no bound")
     allow_timeout_override: bool = Field(False, description="a request's own timeout may shorten the wait")
@@ -27,7 +27,6 @@ class DynamicBatching(Section):
         (), description="sizes that are sent without waiting for more; empty: max_batch_size"
     )
     max_queue_delay_microseconds: Count = Field(0, description="longest wait for company")
-    preserve_ordering: bool = Field(False, description="answers leave in the order in which requests came")
     default_queue_policy: QueuePolicy = Field(default_factory=QueuePolicy, description="what may wait, how many and how long")
 
     @field_validator("preferred_batch_size")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any, Tuple
@@ -72,7 +73,7 @@ class CameraSection(Section):
         scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", source)
         if scheme is None:
             folder = info.context.get("folder") if isinstance(info.context, dict) else None
-            return str(folder / source) if isinstance(folder, Path) else source
+            return os.path.normpath(folder / source) if isinstance(folder, Path) else source
         if scheme.group(1).lower() not in _ADDRESSES or not source[scheme.end() :].startswith("//"):
             raise ValueError("should be an address rtsp(s):// or http(s)://, the path of a file, or /dev/videoN")
         _check_address(source)

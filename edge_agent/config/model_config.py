@@ -2,50 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Literal, Mapping, Optional, Tuple
+import copy
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from edge_agent.config import later, toml
 from edge_agent.config.batching import DynamicBatching
+from edge_agent.config.faults import Wrong, shown, wrongs
 from edge_agent.config.image import DecodeConfig, ImageConfig
-from edge_agent.config.section import Name, Section
+from edge_agent.config.model_keys import IGNORED, REFUSED
+from edge_agent.config.section import MODEL_NAME_PATTERN, Name, Section
+from edge_agent.config.tensors import TensorConfig
 from edge_agent.config.versions import VersionPolicy
-from edge_agent.domain.tensors import DataType, TensorSpec
+from edge_agent.errors import ConfigError
 
-_DATATYPES: Mapping[str, DataType] = {datatype.config_name: datatype for datatype in DataType}
 _BACKENDS: Mapping[str, str] = {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan", "python": "python"}
+FILE_NAME = "config.toml"
+_MAX_LABEL_BYTES = 4_194_304
 _HOSTS: Mapping[str, str] = {"tensorrt_plan": "gpu", "onnxruntime_onnx": "cpu", "python": "python"}
-
-
-class TensorConfig(Section):
-    """One input or output, without the batch dimension where the model batches."""
-
-    name: str = Field(min_length=1, description="name of the tensor in the model file")
-    data_type: str = Field(description="TYPE_FP32 and so on; text is TYPE_STRING")
-    dims: Tuple[int, ...] = Field(description="sizes; -1 is any size")
-
-    @field_validator("data_type")
-    @classmethod
-    def _known_type(cls, data_type: str) -> str:
-        if data_type not in _DATATYPES:
-            raise ValueError("should be one of " + ", ".join(_DATATYPES))
-        return data_type
-
-    @field_validator("dims")
-    @classmethod
-    def _sizes(cls, dims: Tuple[int, ...]) -> Tuple[int, ...]:
-        if any(size < 1 and size != -1 for size in dims):
-            raise ValueError("each size should be at least 1, or -1 for any")
-        return dims
-
-    @property
-    def datatype(self) -> DataType:
-        """The datatype as the wire names it."""
-        return _DATATYPES[self.data_type]
-
-    def spec(self, batched: bool) -> TensorSpec:
-        """The tensor as requests see it: with a leading -1 when the model batches."""
-        return TensorSpec(self.name, self.datatype, ((-1,) if batched else ()) + self.dims)
 
 
 class InstanceGroup(Section):
@@ -142,3 +119,56 @@ class ModelConfig(Section):
         if self.decode is None or self.decode.kind == "none":
             return None
         return {**self.decode.model_dump(), "labels": list(self.labels)}
+
+
+def load_model_config(directory: Path) -> ModelConfig:
+    """What the folder says about its model, defaults where it says nothing; raises ConfigError with all faults."""
+    file = directory / FILE_NAME
+    if not MODEL_NAME_PATTERN.match(directory.name):
+        cure = "rename the folder: 1 to 128 of A-Z a-z 0-9 . _ - , first a letter or a digit"
+        raise ConfigError([(str(directory), "the folder's name cannot be a model's", cure)])
+    if file.exists():
+        return _parsed(toml.read(file), file)
+    if (directory / "config.pbtxt").exists():
+        cure = "write the same keys as TOML into %s" % FILE_NAME
+        raise ConfigError([(str(directory / "config.pbtxt"), "config.pbtxt is not read by this version", cure)])
+    return ModelConfig()
+
+
+def _parsed(tables: Dict[str, Any], file: Path) -> ModelConfig:
+    whole = copy.deepcopy(tables)
+    found = [Wrong(location, "later", what, cure) for location, what, cure in later.take_out(tables, REFUSED).faults]
+    ignored = tuple(shown(location, whole) for location, _, _ in later.take_out(tables, IGNORED).faults)
+    config = ModelConfig()
+    try:
+        config = ModelConfig.model_validate_json(json.dumps(tables, default=str), strict=True)
+    except ValidationError as error:
+        found.extend(wrongs(error, ModelConfig, tables))
+    if config.name and config.name != file.parent.name:
+        found.append(Wrong(("name",), "", "should be the folder's name, %s" % file.parent.name, "correct it or remove it"))
+    labels, label_faults = _labels(config, file.parent)
+    faults = [("%s: %s" % (file, shown(wrong.location, whole) or "the whole"), wrong.what, wrong.cure) for wrong in found]
+    if faults or label_faults:
+        raise ConfigError(faults + label_faults)
+    return config.read_beside(labels, ignored)
+
+
+def _labels(config: ModelConfig, directory: Path) -> Tuple[Tuple[str, ...], List[Tuple[str, str, str]]]:
+    """The labels one a line; a line that is empty is a class without a name of its own."""
+    if config.decode is None or not config.decode.labels:
+        return (), []
+    file = directory / config.decode.labels
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_MAX_LABEL_BYTES + 1)
+        text = data.decode("utf-8-sig")
+    except OSError as exc:
+        return (), [(str(file), "the labels cannot be read: %s" % exc.strerror, "put the file there, or correct decode.labels")]
+    except UnicodeDecodeError:
+        return (), [(str(file), "the labels are not UTF-8 text", "save them as UTF-8, one a line")]
+    if len(data) > _MAX_LABEL_BYTES:
+        return (), [(str(file), "the labels are over %d bytes" % _MAX_LABEL_BYTES, "check that the right file is named")]
+    lines = [line.strip() for line in text.replace("\r\n", "\n").split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return tuple(lines), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -41,6 +42,7 @@ class AgentConfig(Section):
 
     #: the file and conf.d as they were read, before the environment: what the last good copy is made of
     _settings: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+    _path: Path = PrivateAttr(default=Path())
     _notes: Tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
@@ -59,6 +61,11 @@ class AgentConfig(Section):
     def notes(self) -> Tuple[str, ...]:
         """Keys that are accepted though this version does nothing with them, each with a word on it."""
         return self._notes
+
+    @property
+    def path(self) -> Path:
+        """The file that this was read from."""
+        return self._path
 
     @property
     def settings(self) -> Mapping[str, Any]:

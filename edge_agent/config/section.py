@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -28,7 +29,7 @@ def _folder_of(info: ValidationInfo, key: str) -> Optional[Path]:
 
 def _against_folder(path: Path, info: ValidationInfo) -> Path:
     folder = _folder_of(info, "folder")
-    return folder / path if folder is not None else path
+    return Path(os.path.normpath(folder / path)) if folder is not None else path
 
 
 def _against_credentials(path: Optional[Path], info: ValidationInfo) -> Optional[Path]:
