@@ -193,7 +193,7 @@ def pack_answers(batch, answers, times):
         used += len(packed)
     messages = []
     for number, group in enumerate(groups):
-        last = number == len(groups) - 1
+        last = number == len(groups) - 1 and times.last
         stamp = _TIMES.pack(
             int(last), times.rows, times.input_ns if last else 0, times.infer_ns if last else 0, times.output_ns if last else 0
         )

@@ -1,0 +1,190 @@
+"""One batch: gathers the requests' rows, runs the model, gives each request its own rows back."""
+
+import json
+import struct
+import sys
+import time
+import traceback
+
+from edge_agent.engine_host import wire
+from edge_agent.engine_host.gather import Gatherer
+from edge_agent.engine_host.kept import KeptAnswers
+from edge_agent.engine_host.model import misfit
+from edge_agent.engine_host.onnx_engine import shortened
+from edge_agent.engine_host.payload import Payload
+
+
+class BatchRunner:
+    """Answers the messages of one instance's channel. Each request of a batch gets exactly one answer, whatever happens."""
+
+    def __init__(self, model, views):
+        self._model = model
+        self._views = views
+        self._gatherer = Gatherer(model, views)
+        self._kept = KeptAnswers()
+
+    def handle(self, data):
+        """The messages that answer one message."""
+        kind, count, batch = wire.message_kind(data)
+        if kind == wire.EXECUTE:
+            return self._execute(data, count, batch)
+        if kind == wire.ROOM:
+            return self._give_kept(data, batch)
+        if kind == wire.DROP:
+            self._kept.take(batch, wire.unpack_room(data)[0])
+            return []
+        raise wire.WireError("message kind %d is not for an engine host" % kind)
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _execute(self, data, count, batch):
+        try:
+            requests = wire.unpack_execute(data, count)
+        except (struct.error, wire.WireError) as error:
+            text = "the batch's message is malformed: %s" % error
+            answers = [failure(number, "engine.bad_reference", text) for number in range(count)]
+            return wire.pack_answers(batch, answers, wire.Times(True))
+        run = _Run(batch, requests)
+        members = self._gather(run)
+        alone = self._model.max_batch_size <= 1
+        for group in [[member] for member in members] if alone else [members]:
+            if group:
+                self._run_group(run, group)
+        times = wire.Times(True, run.rows, run.input_ns, run.infer_ns, run.output_ns)
+        return wire.pack_answers(batch, run.answers, times)
+
+    def _gather(self, run):
+        """Members with their arrays; a request whose references are bad is answered here and touches no other."""
+        started = _now()
+        members = []
+        for number, request in enumerate(run.requests):
+            try:
+                first = members[0] if members and self._model.max_batch_size > 1 else None
+                members.append(self._gatherer.member(number, request, first))
+            except wire.WireError as error:
+                run.answers[number] = failure(number, "engine.bad_reference", str(error))
+        run.input_ns += _now() - started
+        return members
+
+    def _run_group(self, run, group):
+        started = _now()
+        try:
+            feeds = self._gatherer.feeds(group)
+            ready = _now()
+            names = self._wanted_names(group)
+            outputs = dict(zip(names, self._model.engine.run(names, feeds)))
+            done = _now()
+            wrong = misfit(outputs, sum(member.request.rows for member in group)) if self._model.batched else ""
+        except Exception as error:  # noqa: BLE001 - the engine's own classes; a bad batch must not end the thread
+            wrong, outputs, ready, done = shortened(error), {}, started, _now()
+        run.rows += sum(member.request.rows for member in group)
+        run.input_ns += ready - started
+        run.infer_ns += done - ready
+        at = 0
+        for member in group:
+            rows = slice(at, at + member.request.rows) if self._model.batched else slice(None)
+            at += member.request.rows
+            if wrong:
+                answer = failure(member.number, "engine.execution_failed", wrong)
+            else:
+                answer = self._answer(run.batch, member, outputs, rows, len(group) == 1)
+            run.answers[member.number] = answer
+        run.output_ns += _now() - done
+
+    def _wanted_names(self, group):
+        """Each output that somebody wants, once; decoders take all."""
+        names = self._model.output_names
+        wanted = set()
+        for member in group:
+            if member.request.flags & wire.FLAG_DECODE:
+                return names
+            wanted.update(member.request.outputs)
+        return names if not wanted or len(wanted) == len(names) else [names[index] for index in sorted(wanted)]
+
+    # -- answering ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, batch, member, outputs, rows, alone):
+        try:
+            if member.request.flags & wire.FLAG_DECODE:
+                return self._decoded(member, outputs, rows)
+            return self._delivered(batch, member, outputs, rows, alone)
+        except wire.WireError as error:
+            return failure(member.number, "engine.bad_reference", str(error))
+        except Exception as error:  # noqa: BLE001 - as above
+            traceback.print_exc()
+            sys.stderr.flush()
+            return failure(member.number, "engine.execution_failed", "%s: %s" % (type(error).__name__, shortened(error)))
+
+    def _decoded(self, member, outputs, rows):
+        if self._model.decoder is None:
+            return failure(member.number, "engine.no_decoder", "the model has no [decode] section")
+        if member.request.rows != 1:
+            text = "detections are of one picture a request, %d came" % member.request.rows
+            return failure(member.number, "engine.bad_reference", text)
+        mine = {name: self._cut(array, rows) for name, array in outputs.items()}
+        try:
+            objects = self._model.decode(mine, member.arrays[self._model.picture].shape)
+            text = json.dumps({"objects": objects}, separators=(",", ":"), allow_nan=False)
+        except Exception as error:  # noqa: BLE001 - decoders may be the user's own
+            text = "the decoder failed: %s: %s" % (type(error).__name__, shortened(error))
+            return failure(member.number, "engine.decode_failed", text)
+        return wire.AnswerRef(member.number, wire.OK, (), text.encode())
+
+    def _delivered(self, batch, member, outputs, rows, alone):
+        request = member.request
+        wanted = request.outputs or range(len(self._model.outputs))
+        payload = Payload()
+        for index in wanted:
+            spec = self._model.outputs[index]
+            payload.add(index, spec.datatype, self._cut(outputs[spec.name], rows))
+        refs = payload.place(self._views, request.segment, request.offset, request.capacity)
+        if refs is not None:
+            return wire.AnswerRef(member.number, wire.OK, refs)
+        # The engine may have answered with the input's own memory, and a slice holds its whole batch's: both go on.
+        payload.own(member.arrays if alone else None)
+        self._kept.put(batch, member.number, payload, payload.nbytes)
+        return wire.AnswerRef(member.number, wire.NO_ROOM, need=payload.nbytes)
+
+    def _cut(self, array, rows):
+        return array[rows] if self._model.batched else array
+
+    def _give_kept(self, data, batch):
+        number, segment, offset, capacity = wire.unpack_room(data)
+        payload = self._kept.take(batch, number)
+        if payload is None:
+            answer = failure(number, "engine.answer_dropped", "the result waited too long for a slot and was dropped")
+        else:
+            answer = self._place_kept(batch, number, payload, (segment, offset, capacity))
+        return wire.pack_answers(batch, [answer], wire.Times(False))
+
+    def _place_kept(self, batch, number, payload, room):
+        try:
+            refs = payload.place(self._views, *room)
+        except wire.WireError as error:
+            return failure(number, "engine.bad_reference", str(error))
+        if refs is not None:
+            return wire.AnswerRef(number, wire.OK, refs)
+        self._kept.put(batch, number, payload, payload.nbytes)
+        return wire.AnswerRef(number, wire.NO_ROOM, need=payload.nbytes)
+
+
+class _Run:
+    """What one batch has come to so far."""
+
+    def __init__(self, batch, requests):
+        self.batch = batch
+        self.requests = requests
+        self.answers = [None] * len(requests)
+        self.rows = 0
+        self.input_ns = 0
+        self.infer_ns = 0
+        self.output_ns = 0
+
+
+def failure(number, code, text):
+    """A FAILED answer."""
+    return wire.AnswerRef(number, wire.FAILED, (), json.dumps({"code": code, "text": text}).encode())
+
+
+def _now():
+    return int(time.perf_counter() * 1e9)

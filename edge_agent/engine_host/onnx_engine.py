@@ -1,0 +1,92 @@
+"""ONNX Runtime behind the few calls that a host makes of an engine."""
+
+import os
+
+import onnxruntime
+
+from edge_agent.engine_host.tensors import Spec
+
+_ERRORS_ONLY = 3
+_TEXT_KEPT = 600
+_DATATYPES = {
+    "tensor(bool)": "BOOL",
+    "tensor(uint8)": "UINT8",
+    "tensor(uint16)": "UINT16",
+    "tensor(uint32)": "UINT32",
+    "tensor(uint64)": "UINT64",
+    "tensor(int8)": "INT8",
+    "tensor(int16)": "INT16",
+    "tensor(int32)": "INT32",
+    "tensor(int64)": "INT64",
+    "tensor(float16)": "FP16",
+    "tensor(float)": "FP32",
+    "tensor(double)": "FP64",
+    "tensor(string)": "BYTES",
+}
+
+
+class LoadError(Exception):
+    """A model cannot be loaded; the text names it and says what to do."""
+
+
+class OnnxEngine:
+    """One session of ONNX Runtime on the CPU."""
+
+    def __init__(self, session, inputs, outputs):
+        self._session = session
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def run(self, names, feeds):
+        """The named outputs as arrays. Raises whatever ONNX Runtime raises."""
+        return self._session.run(names, feeds)
+
+
+def open_engine(path, threads):
+    """A session for the model file; LoadError with the file's name otherwise."""
+    _check_file(path)
+    try:
+        session = onnxruntime.InferenceSession(path, _options(threads), providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001 - the library raises classes of its own without a common base
+        text = "%s: ONNX Runtime %s cannot load it: %s"
+        raise LoadError(text % (path, onnxruntime.__version__, shortened(error))) from error
+    inputs = [_spec(path, "input", value) for value in session.get_inputs()]
+    outputs = [_spec(path, "output", value) for value in session.get_outputs()]
+    return OnnxEngine(session, inputs, outputs)
+
+
+def shortened(error):
+    """What a library said, on one line that fits a status page."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _TEXT_KEPT else text[:_TEXT_KEPT] + "..."
+
+
+def _check_file(path):
+    """Says plainly what ONNX Runtime would wrap in a parser's words."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(1)
+    except OSError as error:
+        raise LoadError("%s: cannot be read: %s" % (path, os.strerror(error.errno))) from error
+    if not first:
+        raise LoadError("%s: the file is empty; copy it again" % path)
+
+
+def _options(threads):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = _ERRORS_ONLY
+    # Spinning threads take a whole core while they wait, from cameras and from the agent.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def _spec(path, role, value):
+    datatype = _DATATYPES.get(value.type)
+    if datatype is None:
+        text = "%s: %s '%s' is a %s, which this agent cannot carry; convert the model"
+        raise LoadError(text % (path, role, value.name, value.type))
+    shape = [dim if isinstance(dim, int) and dim > 0 else -1 for dim in value.shape]
+    return Spec(value.name, datatype, shape)
