@@ -7,6 +7,7 @@ EdgeAgentError
         TensorMismatch        wrong name, datatype, shape or byte count
         ModelNotFound         unknown model or version
         PayloadTooLarge       body over the limit
+        Unsupported           well-formed, but this agent does not do that
     UnavailableError          try again later (retryable)
         ModelNotReady         loading, failed or its host is down
         QueueFull             the model's queue is at its bound
@@ -26,6 +27,7 @@ EdgeAgentError
         Forbidden             a token whose role does not allow this
     CameraError               SourceUnavailable: no picture to be had
     BrokerError               MQTT connection or publish
+        PublishRefused        the broker does not take this message, now or later
     StoreError                the database
         StoreFull             no room on disk for the row
 """
@@ -84,6 +86,12 @@ class PayloadTooLarge(RequestError):
     """The body is over the limit."""
 
     code = "request.too_large"
+
+
+class Unsupported(RequestError):
+    """This agent does not do that."""
+
+    code = "request.unsupported"
 
 
 class UnavailableError(EdgeAgentError):
@@ -204,6 +212,12 @@ class BrokerError(EdgeAgentError):
     """The MQTT broker cannot be used."""
 
     code = "mqtt.unreachable"
+
+
+class PublishRefused(BrokerError):
+    """The broker does not take this message."""
+
+    code = "mqtt.refused"
 
 
 class StoreError(EdgeAgentError):
