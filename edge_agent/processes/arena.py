@@ -16,6 +16,8 @@ from edge_agent.domain.clock import Clock
 from edge_agent.errors import ArenaFull, ChildGone, PayloadTooLarge
 from edge_agent.processes.segment import PAGE, Segment, SizeClass, size_classes
 
+__all__ = ["Arena", "Segment", "SlotLease", "Want"]
+
 Want = Tuple[Segment, int]
 
 _MAX_WAITING = 1024
