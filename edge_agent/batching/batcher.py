@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Callable, Hashable, List, Optional, Sequence, Tuple
 
 from edge_agent import errors
-from edge_agent.batching.batch import Batch, Instance, Outcome, Ran
+from edge_agent.batching.instance import Instance
 from edge_agent.batching.policy import BatchPolicy, decide
 from edge_agent.batching.queue import Pending, RequestQueue
 from edge_agent.batching.service_time import ServiceTime
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest, InferResponse, Timing
+from edge_agent.engines.batch import Answer, Batch, Outcome, Ran
 
 #: the next batch is handed over this long before the running one is expected to end: what a turn-around costs
 _TURNAROUND_S = 0.001
@@ -26,7 +27,7 @@ class _Lane:
     """One instance with what was handed to it."""
 
     instance: Instance
-    batches: List[Batch] = field(default_factory=list)
+    batches: List[Batch[Pending]] = field(default_factory=list)
     started_at: float = 0.0  #: of the batch that runs
     expected_end: float = 0.0
 
@@ -145,11 +146,11 @@ class DynamicBatcher:
                 best, best_at = lane, at
         return best, best_at
 
-    def _next_batch(self, now: float) -> Tuple[Optional[Batch], Optional[float]]:
+    def _next_batch(self, now: float) -> Tuple[Optional[Batch[Pending]], Optional[float]]:
         retry = self.queue.retry()
         if retry is not None:
             self.queue.take([retry])
-            return Batch([retry], "retry", now), None
+            return Batch[Pending]([retry], "retry", now), None
         group = self.queue.oldest_group(self.policy.max_batch_size + 1)
         if group is None:
             return None, None
@@ -159,9 +160,9 @@ class DynamicBatcher:
             return None, decision.wait_until
         items = group[: decision.take]
         self.queue.take(items)
-        return Batch(items, decision.reason, now), None
+        return Batch[Pending](items, decision.reason, now), None
 
-    def _send(self, lane: _Lane, batch: Batch) -> None:
+    def _send(self, lane: _Lane, batch: Batch[Pending]) -> None:
         for item in batch.items:
             item.sent_at = batch.sent_at
         lane.batches.append(batch)
@@ -192,7 +193,7 @@ class DynamicBatcher:
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
-    def finished(self, lane: _Lane, batch: Batch, ran: Ran) -> None:
+    def finished(self, lane: _Lane, batch: Batch[Pending], ran: Ran) -> None:
         """A batch ran: answers its requests, learns its time, sends the next."""
         now = self._clock.monotonic()
         self.service_time.learn(batch.rows, now - lane.started_at)
@@ -201,12 +202,12 @@ class DynamicBatcher:
             self._answer(item, answer, batch, ran, now)
         self._pump()
 
-    def _remove(self, lane: _Lane, batch: Batch, now: float) -> None:
+    def _remove(self, lane: _Lane, batch: Batch[Pending], now: float) -> None:
         lane.batches.remove(batch)
         if lane.batches:
             self._begin(lane, now)
 
-    def _answer(self, item: Pending, answer: Optional[object], batch: Batch, ran: Ran, now: float) -> None:
+    def _answer(self, item: Pending, answer: Optional[Answer], batch: Batch[Pending], ran: Ran, now: float) -> None:
         if item.ended:
             _release(answer)
         elif isinstance(answer, Outcome):
@@ -216,7 +217,7 @@ class DynamicBatcher:
         else:
             item.fail(errors.ExecutionError("the host gave no answer for this request of model '%s'" % self.model))
 
-    def _response(self, item: Pending, outcome: Outcome, batch: Batch, ran: Ran, now: float) -> InferResponse:
+    def _response(self, item: Pending, outcome: Outcome, batch: Batch[Pending], ran: Ran, now: float) -> InferResponse:
         total = now - item.enqueued_at
         compute = ran.input_s + ran.infer_s + ran.output_s
         timing = Timing(
@@ -231,7 +232,7 @@ class DynamicBatcher:
             self.model, self.version, request.id, outcome.outputs, outcome.detections, timing, batch.rows, outcome.kept
         )
 
-    def lost(self, lane: _Lane, batch: Batch, reason: str) -> None:
+    def lost(self, lane: _Lane, batch: Batch[Pending], reason: str) -> None:
         """The host ended with this batch in it: answered places stand, the others are tried once more, alone."""
         now = self._clock.monotonic()
         self._remove(lane, batch, now)
@@ -277,11 +278,11 @@ class _LaneOwner:
         self._batcher = batcher
         self._lane = lane
 
-    def finished(self, batch: Batch, ran: Ran) -> None:
+    def finished(self, batch: Batch[Pending], ran: Ran) -> None:
         """See BatchOwner."""
         self._batcher.finished(self._lane, batch, ran)
 
-    def lost(self, batch: Batch, reason: str) -> None:
+    def lost(self, batch: Batch[Pending], reason: str) -> None:
         """See BatchOwner."""
         self._batcher.lost(self._lane, batch, reason)
 
@@ -290,7 +291,7 @@ class _LaneOwner:
         self._batcher.room()
 
 
-def _release(answer: Optional[object]) -> None:
+def _release(answer: Optional[Answer]) -> None:
     if isinstance(answer, Outcome):
         for lease in answer.kept:
             lease.release()

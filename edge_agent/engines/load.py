@@ -1,0 +1,77 @@
+"""What a host is told to load, and what it says about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from edge_agent.domain.tensors import DataType, TensorSpec
+
+
+@dataclass(frozen=True)
+class LoadOrder:
+    """One version of a model for an engine host."""
+
+    model: str
+    version: str
+    platform: str  #: onnxruntime_onnx
+    path: str  #: the model file
+    directory: str  #: the model's folder in the repository (Python decoders lie there)
+    threads: int
+    max_batch_size: int  #: 0: the model has no batch dimension
+    inputs: Tuple[TensorSpec, ...] = ()  #: as configured; empty where the model file tells
+    outputs: Tuple[TensorSpec, ...] = ()
+    decode: Optional[Mapping[str, Any]] = None
+    instances: int = 1
+
+    @property
+    def label(self) -> str:
+        """`NAME/VERSION`, for people."""
+        return "%s/%s" % (self.model, self.version)
+
+    def fields(self, instance: int) -> Dict[str, Any]:
+        """The control message's fields for one instance."""
+        return {
+            "instance": instance,
+            "model": self.model,
+            "version": self.version,
+            "platform": self.platform,
+            "path": self.path,
+            "directory": self.directory,
+            "threads": self.threads,
+            "max_batch_size": self.max_batch_size,
+            "inputs": [_spec_fields(spec) for spec in self.inputs],
+            "outputs": [_spec_fields(spec) for spec in self.outputs],
+            "decode": None if self.decode is None else dict(self.decode),
+            "warmup": True,
+        }
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What the host found in the model file."""
+
+    inputs: Tuple[TensorSpec, ...]
+    outputs: Tuple[TensorSpec, ...]
+    max_batch_size: int  #: what it can do, at most what was asked
+    load_ms: int
+    warnings: Tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, reply: Mapping[str, Any], asked_batch_size: int) -> LoadReport:
+        """The report out of the host's reply."""
+        return cls(
+            inputs=tuple(_spec(fields) for fields in reply["inputs"]),
+            outputs=tuple(_spec(fields) for fields in reply["outputs"]),
+            max_batch_size=int(reply.get("max_batch_size", asked_batch_size)),
+            load_ms=int(reply.get("load_ms", 0)),
+            warnings=tuple(reply.get("warnings", ())),
+        )
+
+
+def _spec_fields(spec: TensorSpec) -> Dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype.value, "shape": list(spec.shape)}
+
+
+def _spec(fields: Mapping[str, Any]) -> TensorSpec:
+    return TensorSpec(str(fields["name"]), DataType(fields["datatype"]), tuple(int(dim) for dim in fields["shape"]))

@@ -1,0 +1,43 @@
+"""What serving tells the store; the store's own methods fit."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Protocol
+
+from edge_agent.domain.requests import InferRequest, Timing
+from edge_agent.domain.results import RequestRecord
+
+
+class Journal(Protocol):
+    """Rows that nobody waits for."""
+
+    def request_done(self, record: RequestRecord, sampled: bool = False) -> None:
+        """One request ended."""
+
+    def event(
+        self, kind: str, subject: str = "", actor: str = "self", code: str = "", args: Mapping[str, Any] = {}, text: str = ""
+    ) -> None:
+        """Something worth telling happened."""
+
+    def model_version(self, name: str, version: str, platform: str, sha256: str, state: str, load_ms: int, error: str) -> None:
+        """A version's state changed."""
+
+
+def record(
+    request: InferRequest, version: str, received_at: str, timing: Timing, batch_size: int, status: str = "ok", error: str = ""
+) -> RequestRecord:
+    """The row of one request."""
+    return RequestRecord(
+        request_id=request.id,
+        model=request.model,
+        version=version,
+        source=request.source,
+        received_at=received_at,
+        input_bytes=sum(tensor.nbytes for tensor in request.inputs),
+        batch_size=batch_size,
+        queue_us=timing.queue_us,
+        compute_us=timing.compute_us,
+        total_us=timing.total_us,
+        status=status,
+        error=error,
+    )

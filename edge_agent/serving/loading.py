@@ -1,0 +1,139 @@
+"""Brings versions into their hosts, and says how that went."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Callable, Dict, List, Mapping, Optional
+
+from edge_agent import errors
+from edge_agent.batching.batcher import DynamicBatcher
+from edge_agent.config.hosts import HostSection
+from edge_agent.domain.clock import Clock
+from edge_agent.domain.status import State
+from edge_agent.engines.host import EngineHost, HostedModel, HostOptions
+from edge_agent.engines.load import LoadOrder
+from edge_agent.processes.arena import Arena
+from edge_agent.serving.repository import digest
+from edge_agent.serving.version import ServedVersion
+from edge_agent.telemetry.metrics import Metrics
+
+_log = logging.getLogger(__name__)
+
+#: largest batch of a model whose config and file leave it open (Triton's auto-complete default)
+_DEFAULT_MAX_BATCH_SIZE = 4
+_SERVED_PLATFORMS = ("onnxruntime_onnx",)
+
+
+class Loader:
+    """Owns the engine hosts; one appears with the first model that names it."""
+
+    def __init__(
+        self,
+        arena: Arena,
+        clock: Clock,
+        metrics: Metrics,
+        sections: Mapping[str, HostSection],
+        on_event: Callable[[str, str, str], None],
+    ) -> None:
+        self.hosts: Dict[str, EngineHost] = {}
+        self._arena = arena
+        self._clock = clock
+        self._metrics = metrics
+        self._sections = sections
+        self._on_event = on_event
+        self._starting: Optional[asyncio.Lock] = None
+        self.on_change: Callable[[HostedModel], None] = lambda hosted: None
+
+    async def start(self) -> None:
+        """Nothing runs yet; hosts come with their models."""
+        self._starting = asyncio.Lock()
+
+    async def stop(self) -> None:
+        """Ends every host."""
+        hosts: List[EngineHost] = list(self.hosts.values())
+        await asyncio.gather(*(host.stop() for host in hosts))
+        self.hosts.clear()
+
+    async def load(self, version: ServedVersion) -> str:
+        """Loads a version and sets its state; answers the file's digest. Raises nothing: a failure is a state."""
+        sha256 = ""
+        try:
+            if version.platform not in _SERVED_PLATFORMS:
+                raise errors.EngineLoadError("%s is not served by this version of the agent" % version.platform)
+            sha256 = await asyncio.get_running_loop().run_in_executor(None, digest, version.entry.path)
+            await self._load(version)
+        except errors.EngineLoadError as error:
+            version.become(State.FAILED, "model.load_failed", text=str(error))
+        except errors.ConfigError as error:
+            version.become(State.FAILED, "model.config_rejected", text=str(error))
+        except (errors.ChildError, OSError) as error:
+            version.become(State.FAILED, "model.load_failed", text=str(error))
+        return sha256
+
+    async def _load(self, version: ServedVersion) -> None:
+        host = await self._host(version.config.host_name(version.platform))
+        hosted = await host.load(self._order(version, host.options.name))
+        assert hosted.report is not None
+        for warning in hosted.report.warnings:
+            _log.warning("model %s: %s", version.label, warning, extra={"code": "model.warning"})
+        configured = version.config.max_batch_size
+        found = hosted.report.max_batch_size
+        version.max_batch_size = found if configured is not None else (found if found > 1 else 0)
+        version.loaded(host, hosted, self._batcher(version, host, hosted))
+        self._metrics.model_loaded(version.name, version.version, hosted.report.load_ms / 1e3)
+        version.become(State.OK)
+
+    def _batcher(self, version: ServedVersion, host: EngineHost, hosted: HostedModel) -> DynamicBatcher:
+        name, number, metrics = version.name, version.version, self._metrics
+        return DynamicBatcher(
+            name,
+            number,
+            version.policy(),
+            self._clock,
+            on_batch=lambda rows, reason: metrics.batch_done(name, number, rows, reason),
+            on_lone_death=lambda: host.lone_death(hosted),
+        )
+
+    def _order(self, version: ServedVersion, host_name: str) -> LoadOrder:
+        config = version.config
+        size = config.max_batch_size if config.max_batch_size is not None else _DEFAULT_MAX_BATCH_SIZE
+        return LoadOrder(
+            model=version.name,
+            version=version.version,
+            platform=version.platform,
+            path=str(version.entry.path),
+            directory=str(version.entry.path.parent.parent),
+            threads=self._threads(host_name),
+            max_batch_size=size,
+            inputs=tuple(spec.spec(size > 0) for spec in config.input),
+            outputs=tuple(spec.spec(size > 0) for spec in config.output),
+            decode=config.decode_json(),
+            instances=config.instances,
+        )
+
+    def _threads(self, host_name: str) -> int:
+        """As configured; auto leaves a core to the agent."""
+        section = self._sections.get(host_name) or HostSection()
+        return max(1, (os.cpu_count() or 1) - 1) if section.threads == "auto" else int(section.threads)
+
+    async def _host(self, name: str) -> EngineHost:
+        assert self._starting is not None
+        async with self._starting:
+            if name not in self.hosts:
+                section = self._sections.get(name) or HostSection()
+                options = HostOptions(name, section.python, section.batch_timeout_s, section.load_timeout_s)
+                host = EngineHost(options, self._arena, self._clock, self._on_host_event)
+                host.on_change = self._on_hosted_change
+                await host.start()
+                self.hosts[name] = host
+            return self.hosts[name]
+
+    def _on_hosted_change(self, hosted: HostedModel) -> None:
+        self.on_change(hosted)
+
+    def _on_host_event(self, kind: str, name: str, text: str) -> None:
+        if kind == "engine_host.down":
+            self._metrics.child_restarted("host:" + name)
+        self._on_event(kind, name, text)

@@ -1,0 +1,108 @@
+"""The model repository on disk, in Triton's layout: NAME/config.toml, NAME/VERSION/model.onnx."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from edge_agent import errors
+from edge_agent.config.model_config import ModelConfig, load_model_config
+from edge_agent.config.section import MODEL_NAME_PATTERN
+
+#: default file name of each platform, in the order in which they are looked for
+_FILES: Dict[str, str] = {"tensorrt_plan": "model.plan", "onnxruntime_onnx": "model.onnx", "python": "model.py"}
+
+
+@dataclass(frozen=True)
+class VersionEntry:
+    """One version's file."""
+
+    number: int
+    platform: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One model as it lies on disk; `fault` says why it cannot be served."""
+
+    name: str
+    directory: Path
+    config: ModelConfig
+    versions: Tuple[VersionEntry, ...]
+    fault: str = ""
+
+
+def scan(repositories: Sequence[Path]) -> List[ModelEntry]:
+    """Every model of the repositories by name; one found twice is taken from the first and faulted in none.
+
+    Raises ConfigError when a repository is not a readable folder.
+    """
+    found: Dict[str, ModelEntry] = {}
+    for repository in repositories:
+        for directory in _model_directories(repository):
+            if directory.name not in found:
+                found[directory.name] = _entry(repository, directory)
+    return [found[name] for name in sorted(found)]
+
+
+def _model_directories(repository: Path) -> Iterator[Path]:
+    try:
+        children = sorted(repository.iterdir())
+    except OSError as error:
+        cure = "make the folder, or set models.repository to where your models are"
+        raise errors.ConfigError([("models.repository", "%s: %s" % (repository, error.strerror), cure)]) from error
+    return (child for child in children if child.is_dir() and not child.name.startswith("."))
+
+
+def _entry(repository: Path, directory: Path) -> ModelEntry:
+    empty = ModelConfig()
+    name = directory.name
+    if not MODEL_NAME_PATTERN.match(name):
+        return ModelEntry(name, directory, empty, (), "'%s' is not a model name: use letters, digits, '.', '_', '-'" % name)
+    if not _inside(repository, directory):
+        return ModelEntry(name, directory, empty, (), "the folder is a link that leads out of the repository")
+    try:
+        config = load_model_config(directory)
+        versions = _versions(repository, directory, config)
+    except errors.ConfigError as error:
+        return ModelEntry(name, directory, empty, (), str(error))
+    if not versions:
+        return ModelEntry(name, directory, config, (), "no version folder (1, 2, ...) with a model file in %s" % directory)
+    return ModelEntry(name, directory, config, versions)
+
+
+def _inside(repository: Path, path: Path) -> bool:
+    root = repository.resolve()
+    resolved = path.resolve()
+    return resolved == root or root in resolved.parents
+
+
+def _versions(repository: Path, directory: Path, config: ModelConfig) -> Tuple[VersionEntry, ...]:
+    entries: Dict[int, VersionEntry] = {}
+    for folder in directory.iterdir():
+        if folder.name.isdigit() and folder.name[0] != "0" and folder.is_dir():
+            entry = _version_file(int(folder.name), folder, config)
+            if entry is not None and _inside(repository, entry.path):
+                entries[entry.number] = entry
+    return tuple(entries[number] for number in config.version_policy.select(entries))
+
+
+def _version_file(number: int, folder: Path, config: ModelConfig) -> Optional[VersionEntry]:
+    platforms = [config.platform] if config.platform else list(_FILES)
+    for platform in platforms:
+        path = folder / (config.default_model_filename or _FILES.get(platform, "model"))
+        if path.is_file():
+            return VersionEntry(number, platform, path)
+    return None
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hex; reads it in pieces, so call it off the loop."""
+    state = hashlib.sha256()
+    with path.open("rb") as file:
+        for piece in iter(lambda: file.read(1 << 20), b""):
+            state.update(piece)
+    return state.hexdigest()

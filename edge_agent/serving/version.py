@@ -1,0 +1,163 @@
+"""One version of a model, as requests see it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Hashable, Optional, Sequence, Tuple
+
+from edge_agent import errors
+from edge_agent.batching.batcher import DynamicBatcher
+from edge_agent.batching.policy import BatchPolicy
+from edge_agent.config.model_config import ModelConfig
+from edge_agent.domain.clock import Clock
+from edge_agent.domain.frames import Preprocess
+from edge_agent.domain.requests import InferRequest, InferResponse
+from edge_agent.domain.status import PartStatus, State
+from edge_agent.domain.tensors import TensorSpec
+from edge_agent.engines.host import EngineHost, HostedModel
+from edge_agent.serving import picture
+from edge_agent.serving.repository import VersionEntry
+
+#: requests that may wait for one model where its config sets no bound of its own
+MAX_QUEUE_SIZE = 1024
+_ENGINES = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt", "python": "python"}
+
+
+class ServedVersion:
+    """A version that was asked for: loading, ready, or failed with a reason."""
+
+    def __init__(self, name: str, entry: VersionEntry, config: ModelConfig, clock: Clock) -> None:
+        self.name = name
+        self.version = str(entry.number)
+        self.entry = entry
+        self.platform = entry.platform
+        self.engine = _ENGINES.get(entry.platform, entry.platform)
+        self.config = config
+        self.inputs: Tuple[TensorSpec, ...] = ()
+        self.outputs: Tuple[TensorSpec, ...] = ()
+        self.max_batch_size = config.max_batch_size or 0
+        self.preprocess: Optional[Preprocess] = None
+        self.host: Optional[EngineHost] = None
+        self.hosted: Optional[HostedModel] = None
+        self.batcher: Optional[DynamicBatcher] = None
+        self._clock = clock
+        self._room_hint = 0
+        self.part = PartStatus(State.DEGRADED, clock.now(), "model.loading", {"model": self.label})
+
+    @property
+    def label(self) -> str:
+        """`NAME/VERSION`."""
+        return "%s/%s" % (self.name, self.version)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether the host can turn outputs into detections."""
+        return self.config.decode_json() is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are taken now."""
+        return self.part.state is State.OK and self.hosted is not None and self.hosted.ready
+
+    @property
+    def settled(self) -> bool:
+        """Loaded, or failed with a reason: not loading any more."""
+        return self.part.code != "model.loading"
+
+    def become(self, state: State, code: str = "", **args: Any) -> bool:
+        """Sets the state; answers whether it changed."""
+        if (state, code) == (self.part.state, self.part.code):
+            return False
+        self.part = PartStatus(state, self._clock.now(), code, {"model": self.label, **args})
+        return True
+
+    # -- loaded -----------------------------------------------------------------------------------------------------
+
+    def loaded(self, host: EngineHost, hosted: HostedModel, batcher: DynamicBatcher) -> None:
+        """Takes what the host found; ConfigError where the config does not fit it."""
+        report = hosted.report
+        assert report is not None
+        batched = self.max_batch_size > 0
+        self.inputs = tuple(spec.spec(batched) for spec in self.config.input) or report.inputs
+        self.outputs = tuple(spec.spec(batched) for spec in self.config.output) or report.outputs
+        if self.config.image is not None:
+            self.preprocess = picture.resolve(self.config.image, self.inputs)
+        self.host, self.hosted, self.batcher = host, hosted, batcher
+        batcher.use(hosted.instances)
+        for instance in hosted.instances:
+            instance.on_up = batcher.room
+
+    def policy(self) -> BatchPolicy:
+        """The model's `dynamic_batching`; without the table what waits is joined but nobody waits for company."""
+        batching = self.config.dynamic_batching
+        size = max(1, self.max_batch_size)
+        if batching is None:
+            return BatchPolicy(size, (), 0.0, MAX_QUEUE_SIZE)
+        return BatchPolicy(
+            size,
+            tuple(preferred for preferred in batching.preferred_batch_size if preferred <= size),
+            batching.max_queue_delay_microseconds / 1e6,
+            batching.default_queue_policy.max_queue_size or MAX_QUEUE_SIZE,
+        )
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    async def infer(self, request: InferRequest) -> InferResponse:
+        """Runs one request through the batcher."""
+        assert self.batcher is not None
+        rows, key = self._rows_and_key(request)
+        response = await self.batcher.submit(request, rows, key, self._deadline(request))
+        self._room_hint = max(self._room_hint, sum(tensor.nbytes + 64 for tensor in response.outputs) // rows)
+        return response
+
+    def _rows_and_key(self, request: InferRequest) -> Tuple[int, Hashable]:
+        """Rows, and what must be equal for requests to share a batch: inputs, datatypes, shapes beyond the batch's."""
+        skip = 1 if self.max_batch_size > 0 else 0
+        first = request.inputs[0].shape if request.inputs else ()
+        rows = first[0] if skip and first else 1
+        if rows < 1:
+            raise errors.TensorMismatch("model '%s': the batch dimension is %d, it must be at least 1" % (self.name, rows))
+        return rows, tuple((tensor.name, tensor.datatype.value, tensor.shape[skip:]) for tensor in request.inputs)
+
+    def _deadline(self, request: InferRequest) -> Optional[float]:
+        """The earlier of the caller's own deadline and the queue policy's timeout (kserve: a request may only shorten it)."""
+        batching = self.config.dynamic_batching
+        limit_us = 0
+        if batching is not None:
+            policy = batching.default_queue_policy
+            limit_us = policy.default_timeout_microseconds
+            if limit_us and policy.allow_timeout_override and request.timeout_us:
+                limit_us = min(limit_us, request.timeout_us)
+        ends = [request.deadline] if request.deadline is not None else []
+        if limit_us:
+            ends.append(self._clock.monotonic() + limit_us / 1e6)
+        return min(ends) if ends else None
+
+    def room_for(self, input_bytes: int) -> int:
+        """Bytes to keep for the outputs of a request of `input_bytes`: exact for fixed shapes, else what was seen so far."""
+        rows = self._rows_in(input_bytes)
+        sizes = [_row_bytes(spec, self.max_batch_size > 0) for spec in self.outputs]
+        if 0 in sizes:
+            return rows * self._room_hint
+        return sum((rows * size + 63) & ~63 for size in sizes)
+
+    def _rows_in(self, input_bytes: int) -> int:
+        if self.max_batch_size == 0:
+            return 1
+        row = sum(_row_bytes(spec, True) for spec in self.inputs)
+        return min(self.max_batch_size, max(1, input_bytes // row)) if row else self.max_batch_size
+
+    def as_json(self) -> Dict[str, Any]:
+        """An entry of `versions` in `/api/status`."""
+        return {"version": self.version, "engine": self.engine, "verified": False, **self.part.as_json()}
+
+
+def _row_bytes(spec: TensorSpec, batched: bool) -> int:
+    """Bytes of one row; 0 where a dimension is variable or elements differ in size."""
+    return _elements(spec.shape[1:] if batched else spec.shape) * spec.datatype.itemsize
+
+
+def _elements(dims: Sequence[int]) -> int:
+    count = 1
+    for dim in dims:
+        count *= max(dim, 0)
+    return count

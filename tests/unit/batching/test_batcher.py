@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from edge_agent import errors
+from edge_agent.batching.batcher import DynamicBatcher
+from edge_agent.batching.policy import BatchPolicy
+from edge_agent.domain.clock import Clock
+from edge_agent.domain.requests import InferRequest
+from tests.doubles.instance import FakeInstance
+
+
+def make(policy=None, *instances, **options):
+    batcher = DynamicBatcher("m", "1", policy or BatchPolicy(8), Clock(), **options)
+    batcher.use(instances or [FakeInstance(0.01)])
+    return batcher
+
+
+def ask(batcher, name, rows=1, key="k", deadline=None):
+    return asyncio.ensure_future(batcher.submit(InferRequest("m", (), id=name), rows, key, deadline))
+
+
+def said(response):
+    return response.detections[0].label
+
+
+async def test_one_caller_that_leaves_does_not_touch_the_others_of_its_batch():
+    """B008: triton-inference-server/server#6920, #4618, #7532; SeldonIO/MLServer#1312."""
+    instance = FakeInstance(0.05)
+    batcher = make(BatchPolicy(8, max_queue_delay_s=0.01), instance)
+    tasks = [ask(batcher, str(n)) for n in range(4)]
+    await asyncio.sleep(0.03)
+    assert instance.ran == [["0", "1", "2", "3"]]
+    tasks[1].cancel()
+    answers = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+    assert isinstance(answers[1], asyncio.CancelledError)
+    assert [said(answers[n]) for n in (0, 2, 3)] == ["0", "2", "3"]
+
+
+async def test_a_caller_that_leaves_while_it_waits_is_never_sent():
+    """B008: triton-inference-server/server#6920, #4618, #7532; aio-libs/aiohttp#7135, #6719."""
+    instance = FakeInstance(0.05)
+    batcher = make(BatchPolicy(1), instance)
+    first, second, third = ask(batcher, "first"), ask(batcher, "second"), ask(batcher, "third")
+    await asyncio.sleep(0.01)
+    second.cancel()
+    await asyncio.gather(first, third)
+    assert instance.ran == [["first"], ["third"]]
+    assert batcher.pending == 0
+
+
+async def test_one_failing_request_leaves_the_rest_of_its_batch_alone():
+    instance = FakeInstance(0.01)
+    instance.fails = lambda name: name == "1"
+    batcher = make(BatchPolicy(8, max_queue_delay_s=0.01), instance)
+    answers = await asyncio.gather(*(ask(batcher, str(n)) for n in range(3)), return_exceptions=True)
+    assert isinstance(answers[1], errors.ExecutionError)
+    assert [said(answers[0]), said(answers[2])] == ["0", "2"]
+
+
+async def test_eight_at_once_make_one_batch_and_nine_make_two():
+    """B010: triton-inference-server/server#3116, #7776, #4667."""
+    instance = FakeInstance(0.005, 0.001)
+    batcher = make(BatchPolicy(8, max_queue_delay_s=5.0), instance)
+    await asyncio.wait_for(asyncio.gather(*(ask(batcher, str(n)) for n in range(8))), 2)
+    assert [len(ids) for ids in instance.ran] == [8]
+    nine = [ask(batcher, str(n)) for n in range(9)]
+    await asyncio.sleep(0.1)
+    assert [len(ids) for ids in instance.ran] == [8, 8]
+    nine[8].cancel()
+    await asyncio.gather(*nine, return_exceptions=True)
+
+
+async def test_a_lone_request_waits_for_no_company_without_a_delay():
+    instance = FakeInstance(0.0)
+    batcher = make(BatchPolicy(8), instance)
+    await asyncio.wait_for(ask(batcher, "only"), 2)
+    assert instance.reasons == ["idle"]
+
+
+async def test_requests_group_by_shape_and_none_starves():
+    """B012: triton-inference-server/server#6937, #6740, #4133, #5334, #2768."""
+    instance = FakeInstance(0.005)
+    batcher = make(BatchPolicy(8), instance)
+    await asyncio.gather(*(ask(batcher, "%s%d" % (key, n), key=key) for n in range(20) for key in "abc"))
+    for ids in instance.ran:
+        assert len({name[0] for name in ids}) == 1
+    first_of = {key: next(n for n, ids in enumerate(instance.ran) if ids[0][0] == key) for key in "abc"}
+    assert max(first_of.values()) <= 3
+
+
+async def test_a_request_with_more_rows_than_the_model_takes_is_refused():
+    """B012: triton-inference-server/server#6937."""
+    with pytest.raises(errors.TensorMismatch, match="batch-size must be <= 8 for 'm', got 20"):
+        await ask(make(), "big", rows=20)
+
+
+async def test_a_deadline_is_kept_while_the_instance_is_busy():
+    instance = FakeInstance(0.4)
+    batcher = make(BatchPolicy(1), instance)
+    loop = asyncio.get_running_loop()
+    first = ask(batcher, "first")
+    started = loop.time()
+    with pytest.raises(errors.DeadlineExceeded, match="Request timeout expired"):
+        await ask(batcher, "second", deadline=Clock().monotonic() + 0.1)
+    assert 0.09 < loop.time() - started < 0.3
+    await first
+    assert instance.ran == [["first"]]
+
+
+async def test_the_queue_is_bounded():
+    batcher = make(BatchPolicy(1, max_queue_size=2), FakeInstance(0.05))
+    tasks = [ask(batcher, str(n)) for n in range(5)]
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    full = [answer for answer in answers if isinstance(answer, errors.QueueFull)]
+    assert len(full) == 2
+    assert batcher.pending == batcher.in_flight == 0
+
+
+async def test_at_most_two_batches_are_handed_to_an_instance():
+    instance = FakeInstance(0.02)
+    batcher = make(BatchPolicy(1), instance)
+    await asyncio.gather(*(ask(batcher, str(n)) for n in range(10)))
+    assert instance.most_held == 2
+    assert [ids[0] for ids in instance.ran] == [str(n) for n in range(10)]
+
+
+async def test_two_instances_share_the_work():
+    one, two = FakeInstance(0.03), FakeInstance(0.03)
+    batcher = make(BatchPolicy(1), one, two)
+    await asyncio.gather(*(ask(batcher, str(n)) for n in range(6)))
+    assert len(one.ran) == len(two.ran) == 3
+
+
+async def test_requests_of_a_host_that_died_are_retried_once_and_alone():
+    instance = FakeInstance(0.05)
+    batcher = make(BatchPolicy(8, max_queue_delay_s=0.01), instance)
+    tasks = [ask(batcher, str(n)) for n in range(3)]
+    await asyncio.sleep(0.03)
+    instance.die()
+    assert not any(task.done() for task in tasks)
+    instance.come_back()
+    batcher.room()
+    assert [said(answer) for answer in await asyncio.gather(*tasks)] == ["0", "1", "2"]
+    assert instance.ran[1:] == [["0"], ["1"], ["2"]]
+    assert instance.reasons[1:] == ["retry"] * 3
+
+
+async def test_a_request_whose_lone_run_ends_the_host_fails_and_is_counted():
+    deaths = []
+    instance = FakeInstance(0.05)
+    batcher = make(BatchPolicy(8), instance, on_lone_death=lambda: deaths.append(1))
+    poison = ask(batcher, "poison")
+    for _ in range(2):
+        await asyncio.sleep(0.01)
+        instance.die("segmentation fault")
+        instance.come_back()
+        batcher.room()
+    with pytest.raises(errors.HostDied, match="segmentation fault"):
+        await asyncio.wait_for(poison, 2)
+    assert deaths == [1]
+
+
+async def test_an_answer_that_was_delivered_before_the_host_died_stands():
+    instance = FakeInstance(10)
+    batcher = make(BatchPolicy(8, max_queue_delay_s=0.01), instance)
+    tasks = [ask(batcher, str(n)) for n in range(2)]
+    await asyncio.sleep(0.03)
+    batch, owner = instance.held[0]
+    batch.answers[0] = errors.ExecutionError("an answer")
+    instance.die()
+    with pytest.raises(errors.ExecutionError, match="an answer"):
+        await asyncio.wait_for(tasks[0], 1)
+    assert not tasks[1].done()
+    tasks[1].cancel()
+
+
+async def test_closing_ends_what_waits_and_refuses_what_comes():
+    batcher = make(BatchPolicy(1), FakeInstance(0.05))
+    running, waiting = ask(batcher, "running"), ask(batcher, "waiting")
+    await asyncio.sleep(0.01)
+    batcher.close(errors.Draining("Server exiting"))
+    with pytest.raises(errors.Draining):
+        await waiting
+    with pytest.raises(errors.Draining):
+        await ask(batcher, "late")
+    assert said(await running) == "running"
+
+
+async def test_room_is_expected_when_the_running_batch_ends():
+    instance = FakeInstance(0.1)
+    batcher = make(BatchPolicy(1), instance)
+    clock = Clock()
+    now = clock.monotonic()
+    assert batcher.room_at(now) == now
+    await ask(batcher, "learn")
+    running = ask(batcher, "running")
+    await asyncio.sleep(0.02)
+    now = clock.monotonic()
+    assert 0.02 < batcher.room_at(now) - now < 0.2
+    await running
+
+
+async def test_every_one_of_a_thousand_requests_ends_exactly_once_whatever_happens():
+    """B009, B011: triton-inference-server/server#8870, #2136."""
+    chance = random.Random(7)
+    instances = [FakeInstance(0.0005, 0.0002), FakeInstance(0.0005, 0.0002)]
+    for instance in instances:
+        instance.fails = lambda name: int(name) % 97 == 0
+    batcher = make(BatchPolicy(8, (4,), 0.001), *instances)
+    tasks = []
+    for number in range(1000):
+        deadline = Clock().monotonic() + 0.003 if number % 10 == 1 else None
+        tasks.append(ask(batcher, str(number), rows=chance.randint(1, 8), key=chance.choice("ab"), deadline=deadline))
+        if number % 10 == 3:
+            chance.choice(tasks).cancel()
+        if number % 211 == 100:
+            instances[0].die()
+            instances[0].come_back()
+            batcher.room()
+        if number % 7 == 0:
+            await asyncio.sleep(0.001)
+    answers = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
+    for number, answer in enumerate(answers):
+        if isinstance(answer, BaseException):
+            assert isinstance(answer, (asyncio.CancelledError, errors.ExecutionError, errors.DeadlineExceeded, errors.HostDied))
+        else:
+            assert said(answer) == str(number)
+    assert batcher.pending == batcher.in_flight == 0
