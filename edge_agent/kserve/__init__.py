@@ -1,1 +1,1 @@
-"""The KServe v2 wire format, pure: bytes in, values out."""
+"""The KServe v2 wire format, pure: HTTP and MQTT speak it through the same functions."""
