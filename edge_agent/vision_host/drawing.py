@@ -11,17 +11,17 @@ def jpeg(picture, quality, boxes):
     """JPEG bytes as a uint8 array, or None when the picture cannot be encoded."""
     if boxes:
         picture = picture.copy()
-        for box in boxes[:_MOST_BOXES]:
-            _draw(picture, box)
+        for found in boxes[:_MOST_BOXES]:
+            if found.get("box"):
+                _draw(picture, found)
     good, data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, min(max(int(quality), 10), 100)])
     return data.reshape(-1) if good else None
 
 
 def _draw(picture, found):
     height, width = picture.shape[:2]
-    x1, y1, x2, y2 = [
-        int(round(min(max(value, 0.0), most))) for value, most in zip(found["box"], (width, height, width, height))
-    ]
+    corners = zip(found["box"], (width, height, width, height))
+    x1, y1, x2, y2 = [int(round(min(max(value, 0.0), most))) for value, most in corners]
     label = str(found.get("label", ""))
     color = _COLORS[sum(label.encode()) % len(_COLORS)] if picture.ndim == 3 else 255
     thick = max(1, min(width, height) // 240)

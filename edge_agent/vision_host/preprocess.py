@@ -59,14 +59,8 @@ def plan(resize, width, height, to_width, to_height):
         return Geometry(width, height, whole, (x, y, fit_w, fit_h), float(x), float(y))
     cut_w, cut_h = _fit(to_width, 1 / max(ratios), width), _fit(to_height, 1 / max(ratios), height)
     x, y = (width - cut_w) // 2, (height - cut_h) // 2
-    return Geometry(
-        width,
-        height,
-        (x, y, cut_w, cut_h),
-        (0, 0, to_width, to_height),
-        -x * to_width / float(cut_w),
-        -y * to_height / float(cut_h),
-    )
+    pad_x, pad_y = -x * to_width / float(cut_w), -y * to_height / float(cut_h)
+    return Geometry(width, height, (x, y, cut_w, cut_h), (0, 0, to_width, to_height), pad_x, pad_y)
 
 
 class Target:

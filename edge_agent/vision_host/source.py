@@ -92,7 +92,7 @@ class Opening:
         return cv2.VideoCapture(where, cv2.CAP_FFMPEG)
 
     def _parameters(self):
-        """Open parameters, as far as this OpenCV knows them. (Parameters at all came together with the time-outs.)"""
+        """Open parameters, as far as this OpenCV knows them: before it had the time-outs it took no parameters at all."""
         if not hasattr(cv2, "CAP_PROP_OPEN_TIMEOUT_MSEC"):
             return []
         wanted = [("CAP_PROP_N_THREADS", 1)]
