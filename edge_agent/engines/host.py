@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 #: a model whose loading or lone run ends its host this often within a minute is stopped
 _DEATHS_ALLOWED = 3
 _DEATH_WINDOW_S = 60.0
+_SHARE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,8 @@ class EngineHost:
         """Lets the host read a segment of a camera or of the image child, now and after each restart."""
         if segment.number in self._segments:
             return
-        child = self._supervisor.child
-        if child is not None:
-            await child.attach(segment, writable=False)
+        child = await self._supervisor.wait_up(_SHARE_TIMEOUT_S)
+        await child.attach(segment, writable=False)
         self._segments[segment.number] = segment
 
     def forget(self, segment: Segment) -> None:
@@ -194,7 +194,7 @@ class EngineHost:
         """A new process: gives it the segments and the models that its predecessor had."""
         assert self._loading is not None
         async with self._loading:
-            for segment in self._segments.values():
+            for segment in list(self._segments.values()):
                 await child.attach(segment, writable=segment is self.segment)
             for model in [model for model in self.models.values() if model.error is None]:
                 await self._reload(child, model)

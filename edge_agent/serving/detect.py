@@ -18,6 +18,9 @@ from edge_agent.serving.serving import Serving
 from edge_agent.serving.version import ServedVersion
 
 
+_PREPARE_S = 15.0  #: longest wait for a decoded picture
+
+
 class ResultSink(Protocol):
     """Where a kept result goes; the uid comes when it is on disk."""
 
@@ -97,7 +100,7 @@ class Detector:
         served = self._serving.lookup(name, version)
         if served.preprocess is None or not served.decodes:
             raise errors.InvalidRequest("model '%s' takes no pictures: its config has no [image] and [decode]" % name)
-        lease, frame = await self._images.prepare(image, served.preprocess)
+        lease, frame = await self._images.prepare(image, served.preprocess, self._prepare_time(deadline))
         try:
             await self._serving.share(name, served.version, self._images.segment)
             request = picture_request(served, served.preprocess, lease, id=request_id, source=source, deadline=deadline)
@@ -108,6 +111,10 @@ class Detector:
         if not keep:
             return answer
         return replace(answer, uid=await self._sink.add_result(self._result(answer, source, started_ns, request_id)))
+
+    def _prepare_time(self, deadline: Optional[float]) -> float:
+        left = _PREPARE_S if deadline is None else deadline - self._clock.monotonic()
+        return max(0.0, min(left, _PREPARE_S))
 
     def _answer(
         self,

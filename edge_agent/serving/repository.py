@@ -91,7 +91,7 @@ def _versions(repository: Path, directory: Path, config: ModelConfig) -> Tuple[V
 
 
 def _version_file(number: int, folder: Path, config: ModelConfig) -> Optional[VersionEntry]:
-    platforms = [config.platform] if config.platform else list(_FILES)
+    platforms: List[str] = [config.platform] if config.platform else list(_FILES)
     for platform in platforms:
         path = folder / (config.default_model_filename or _FILES.get(platform, "model"))
         if path.is_file():
