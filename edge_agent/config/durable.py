@@ -14,6 +14,7 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             os.fchmod(file.fileno(), mode)
+            give_to_owner_of(path.parent, file.fileno())
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -21,6 +22,13 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         os.unlink(temporary)
         raise
     _sync_folder(path.parent)
+
+
+def give_to_owner_of(folder: Path, descriptor: int) -> None:
+    """What root writes into the agent's folder belongs to the agent, which could not read it otherwise."""
+    if os.geteuid() == 0:
+        owner = os.stat(folder)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def _sync_folder(folder: Path) -> None:
