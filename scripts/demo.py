@@ -16,6 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -138,7 +139,8 @@ class Results:
         self.seen = 0
         self.with_objects = 0
         self._address = address
-        self._newest: Optional[int] = None
+        self._since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        self._newest = 0
         self._shown = 0
 
     def show_new(self) -> None:
@@ -150,12 +152,11 @@ class Results:
                 self._print(result)
 
     def _new(self) -> List[Dict[str, Any]]:
-        page = _get_json(f"{self._address}/api/results?limit=200&since=10m")
-        rows = page.get("results", []) if page else []
-        fresh = [row for row in rows if self._newest is None or row["seq"] > self._newest]
-        first_look, self._newest = self._newest is None, max([row["seq"] for row in rows], default=self._newest or 0)
-        # what an earlier run left is not this run's
-        return [] if first_look else fresh
+        """Rows since the last look, newest first; what an earlier run left is not this run's."""
+        page = _get_json(f"{self._address}/api/results?limit=200&since={self._since}")
+        rows = [row for row in (page or {}).get("results", []) if row["seq"] > self._newest]
+        self._newest = max([row["seq"] for row in rows], default=self._newest)
+        return rows
 
     def _print(self, result: Dict[str, Any]) -> None:
         if self._shown >= SHOWN_RESULTS:
