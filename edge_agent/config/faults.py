@@ -110,20 +110,20 @@ def _below(kind: Any, step: Union[str, int]) -> Iterator[Any]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         field = kind.model_fields.get(str(step))
         if field is not None:
-            yield from _members(field.annotation)
+            yield from members(field.annotation)
     elif get_origin(kind) is tuple and isinstance(step, int):
-        yield from _members(get_args(kind)[0])
+        yield from members(get_args(kind)[0])
     elif get_origin(kind) is dict and isinstance(step, str) and step != "[key]":
-        yield from _members(get_args(kind)[1])
+        yield from members(get_args(kind)[1])
 
 
-def _members(kind: Any) -> Iterator[Any]:
+def members(kind: Any) -> Iterator[Any]:
     """The type, or those that a union or an annotation is made of."""
     if get_origin(kind) is Union:
         for member in get_args(kind):
-            yield from _members(member)
+            yield from members(member)
     elif get_origin(kind) is Annotated:
-        yield from _members(get_args(kind)[0])
+        yield from members(get_args(kind)[0])
     else:
         yield kind
 

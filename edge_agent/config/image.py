@@ -14,16 +14,11 @@ DECODERS = ("yolo", "ssd", "centerface", "yunet", "classification", "none")
 _PYTHON_DECODER = re.compile(r"python:[A-Za-z_]\w*:[A-Za-z_]\w*\Z", re.ASCII)
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-
-
-def _per_channel(values: Tuple[float, ...]) -> Tuple[float, ...]:
-    if len(values) == 1:
-        return values * 3
-    if len(values) == 3:
-        return values
-    raise ValueError("should be one number, or three: one for each colour")
+def _per_channel(value: Any) -> Any:
+    values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(item, bool) or not isinstance(item, (int, float)) for item in values) or len(values) not in (1, 3):
+        raise ValueError("should be one number, or three: one for each colour")
+    return values * (3 // len(values))
 
 
 def _no_zero(values: Tuple[float, ...]) -> Tuple[float, ...]:
@@ -32,7 +27,7 @@ def _no_zero(values: Tuple[float, ...]) -> Tuple[float, ...]:
     return values
 
 
-PerChannel = Annotated[Tuple[float, ...], BeforeValidator(_as_list), AfterValidator(_per_channel)]
+PerChannel = Annotated[Tuple[float, ...], BeforeValidator(_per_channel)]
 
 
 def _side(value: Union[str, int]) -> Union[str, int]:

@@ -61,12 +61,12 @@ class ModelConfig(Section):
     _labels: Tuple[str, ...] = PrivateAttr(default=())
     _ignored: Tuple[str, ...] = PrivateAttr(default=())
 
-    @model_validator(mode="before")
+    @field_validator("backend")
     @classmethod
-    def _platform_of_backend(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or not isinstance(data.get("backend"), str) or data.get("platform"):
-            return data
-        return {**data, "platform": _BACKENDS.get(data["backend"], data["backend"])}
+    def _known_backend(cls, backend: str) -> str:
+        if backend and backend not in _BACKENDS:
+            raise ValueError("should be one of " + ", ".join(_BACKENDS))
+        return backend
 
     @field_validator("default_model_filename")
     @classmethod
@@ -74,6 +74,14 @@ class ModelConfig(Section):
         if "/" in name or "\0" in name or name in (".", ".."):
             raise ValueError("should be the name of a file in the version's folder")
         return name
+
+    @model_validator(mode="after")
+    def _platform_of_backend(self) -> Any:
+        platform = _BACKENDS.get(self.backend, self.platform)
+        if self.platform and self.platform != platform:
+            raise ValueError("platform %s and backend %s are not the same: say one" % (self.platform, self.backend))
+        self.__dict__["platform"] = platform  # frozen for everybody else
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Any:

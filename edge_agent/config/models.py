@@ -11,16 +11,18 @@ from typing_extensions import Annotated, Literal
 from edge_agent.config.section import MODEL_NAME_PATTERN, FolderPath, Section
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+def _folders(value: Any) -> Any:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if items and all(isinstance(item, (str, Path)) for item in items):
+        return tuple(str(item) for item in items)
+    raise ValueError("should be a folder or a list of folders")
 
 
 class ModelsSection(Section):
     """The model repository and what of it is served."""
 
-    repository: Annotated[Tuple[FolderPath, ...], BeforeValidator(_as_list)] = Field(
+    repository: Annotated[Tuple[FolderPath, ...], BeforeValidator(_folders)] = Field(
         (Path("/var/lib/edge-agent/models"),),
-        min_length=1,
         description="folder of models in Triton's layout, or a list of such folders",
     )
     control_mode: Literal["none", "poll", "explicit"] = Field(

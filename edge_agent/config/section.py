@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from typing_extensions import Annotated, Literal
 
 #: names of things that people choose: cameras, engine hosts, the agent itself
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 MODEL_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+
+#: what pathlib makes of the empty text
+_NO_PATH = Path()
 
 
 class Section(BaseModel):
@@ -32,17 +35,15 @@ def _against_folder(path: Path, info: ValidationInfo) -> Path:
     return Path(os.path.normpath(folder / path)) if folder is not None else path
 
 
-def _against_credentials(path: Optional[Path], info: ValidationInfo) -> Optional[Path]:
-    if path is None:
-        return None
+def _optional_file(path: Optional[Path], info: ValidationInfo) -> Optional[Path]:
+    return None if path is None or path == _NO_PATH else _against_folder(path, info)
+
+
+def _secret_file(path: Optional[Path], info: ValidationInfo) -> Optional[Path]:
     credentials = _folder_of(info, "credentials")
-    if credentials is not None and len(path.parts) == 1 and (credentials / path).is_file():
+    if path is not None and credentials is not None and len(path.parts) == 1 and (credentials / path).is_file():
         return credentials / path
-    return _against_folder(path, info)
-
-
-def _empty_is_none(value: Any) -> Any:
-    return None if value == "" else value
+    return _optional_file(path, info)
 
 
 def _name(value: str) -> str:
@@ -66,11 +67,9 @@ def _auto_or_positive(value: Union[str, int]) -> Union[str, int]:
 #: a path; a relative one counts from the configuration file's folder
 FolderPath = Annotated[Path, AfterValidator(_against_folder)]
 #: a file, or None for the empty text
-OptionalFile = Annotated[
-    Optional[Path], BeforeValidator(_empty_is_none), AfterValidator(lambda path, info: path and _against_folder(path, info))
-]
+OptionalFile = Annotated[Optional[Path], AfterValidator(_optional_file)]
 #: a file with a secret, or None for the empty text; a bare name may be a systemd credential
-SecretFile = Annotated[Optional[Path], BeforeValidator(_empty_is_none), AfterValidator(_against_credentials)]
+SecretFile = Annotated[Optional[Path], AfterValidator(_secret_file)]
 Name = Annotated[str, AfterValidator(_name)]
 ModelName = Annotated[str, AfterValidator(_model_name)]
 #: "auto", or a whole number from 1
