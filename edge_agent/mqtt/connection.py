@@ -14,11 +14,12 @@ from edge_agent.domain.status import PartStatus, State
 from edge_agent.mqtt import failures, protocol
 from edge_agent.mqtt.backoff import Backoff
 from edge_agent.mqtt.failures import Failure
-from edge_agent.mqtt.link import Link
+from edge_agent.mqtt.link import FIRST_INFLIGHT, Link
 from edge_agent.mqtt.message import Message, PublishProperties
 from edge_agent.mqtt.options import BrokerOptions
 from edge_agent.mqtt.outgoing import Outgoing
 from edge_agent.mqtt.subscriptions import Subscriptions
+from edge_agent.mqtt.topics import is_publishable
 from edge_agent.mqtt.watch import Silence
 
 _log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class BrokerConnection:
         self._refusal: Optional[Failure] = None
         self._version_refused = False
         self._deaths = 0
+        self._inflight = FIRST_INFLIGHT
         self._link: Optional[Link] = None
         self._wake: asyncio.Event
         self._task: Optional[asyncio.Task[None]] = None
@@ -121,6 +123,8 @@ class BrokerConnection:
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
+            if not is_publishable(topic):
+                raise errors.PublishRefused(f"{topic[:200]!r} is not a topic to publish on")
             if self._link is None or self._link.accepted_at is None:
                 raise errors.BrokerError("not connected to the broker")
             self._outgoing.check_room(len(payload))
@@ -201,7 +205,7 @@ class BrokerConnection:
     async def _one_link(self) -> float:
         """Connect, stay until the link ends; answers the seconds to wait before the next one."""
         self._refusal, self._version_refused = None, False
-        link = Link(self._options, self._versions.now, self._deaths >= _POISONED, self._clock, self)
+        link = Link(self._options, self._versions.now, self._deaths >= _POISONED, self._inflight, self._clock, self)
         try:
             link.start()
         except OSError as exc:
@@ -244,6 +248,7 @@ class BrokerConnection:
 
     def _forget(self, link: Link) -> None:
         self._connected = False
+        self._inflight = link.max_inflight
         self.dropped += link.dropped
         self.unreadable += link.unreadable
         self._outgoing.fail_all("the connection to the broker ended before it acknowledged the message")
@@ -298,6 +303,6 @@ class BrokerConnection:
             self._status = dataclasses.replace(self._status, args=failure.args)
             return
         self._status = PartStatus(state, self._clock.now(), failure.code, failure.args)
-        if failure.code and state is not State.OFF:
+        if failure.code and failure.code != "mqtt.connecting":
             _log.warning("MQTT: %s (%s)", failure, failure.code, extra={"action": failure.code})
         self._on_change(self._status)

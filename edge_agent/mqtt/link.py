@@ -19,9 +19,11 @@ from edge_agent.mqtt import packets, protocol
 from edge_agent.mqtt.message import Message, PublishProperties
 from edge_agent.mqtt.network import NetworkClient
 from edge_agent.mqtt.options import BrokerOptions
+from edge_agent.mqtt.tls import tls_context
 
 _MAX_INBOX = 256  #: QoS 0 messages between the thread and the loop; more are dropped and counted
-_MAX_INFLIGHT = 20  #: QoS 1 messages of ours on the wire; a broker may ask for fewer
+FIRST_INFLIGHT = 10  #: QoS 1 messages of ours on the wire before we know what the broker allows (the least seen in the wild)
+_MAX_INFLIGHT = 20
 _PACKET_OVERHEAD = 1024  #: header and properties of what we publish, generously
 
 
@@ -44,19 +46,14 @@ class LinkOwner(Protocol):
         """QoS 0: written to the socket; QoS 1: acknowledged, or refused with a text."""
 
 
-def tls_context(options: BrokerOptions) -> ssl.SSLContext:
-    """The context that checks the broker's certificate. Raises OSError (ssl.SSLError is one) when a file is no good."""
-    context = ssl.create_default_context(cafile=options.ca_file or None)
-    if options.cert_file:
-        context.load_cert_chain(options.cert_file, options.key_file or None)
-    return context
-
-
 class Link:
     """A client and its thread, from CONNECT to the end; never used twice."""
 
-    def __init__(self, options: BrokerOptions, version: str, fresh: bool, clock: Clock, owner: LinkOwner) -> None:
+    def __init__(
+        self, options: BrokerOptions, version: str, fresh: bool, max_inflight: int, clock: Clock, owner: LinkOwner
+    ) -> None:
         self.version = version
+        self.max_inflight = max_inflight  #: what the broker allows, once it has answered; used by the next link
         self._options = options
         self._fresh = fresh  #: clean start: forget the session that the broker keeps
         self._clock = clock
@@ -84,6 +81,7 @@ class Link:
 
     def _furnish(self, client: NetworkClient, context: Optional[ssl.SSLContext]) -> None:
         options = self._options
+        client.max_inflight_messages_set(self.max_inflight)
         if options.username:
             client.username_pw_set(options.username, options.password or None)
         if context is not None:
@@ -183,7 +181,7 @@ class Link:
         if reason.is_failure:
             self._post(self._tell, self._owner.link_refused, reason.value, str(reason))
             return
-        client.max_inflight_messages_set(min(_MAX_INFLIGHT, getattr(properties, "ReceiveMaximum", _MAX_INFLIGHT)))
+        self.max_inflight = min(_MAX_INFLIGHT, getattr(properties, "ReceiveMaximum", _MAX_INFLIGHT))
         self._post(self._accept, bool(flags.session_present), getattr(properties, "MaximumPacketSize", self.max_packet_bytes))
 
     def _on_disconnect(self, client: Any, _data: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
