@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edge_agent.cameras.answer import filled_frame
+from edge_agent.cameras.turns import Turns
 from edge_agent.cameras.vision_child import VisionChild
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.frames import FilledFrame, Preprocess
@@ -26,7 +27,6 @@ class ImageChild:
     """Starts with its first use. A picture that ends it is tried once more, alone; then it is the caller's fault."""
 
     def __init__(self, arena: Arena, clock: Clock, python: str = "", max_pixels: int = MAX_PIXELS) -> None:
-        self.refused = 0  #: pictures turned away because too many waited
         self._arena = arena
         self._clock = clock
         self._max_pixels = max_pixels
@@ -35,9 +35,7 @@ class ImageChild:
         self._child = VisionChild(spec, arena, clock, self._up, self._down, self._event)
         self._starting: Optional[asyncio.Future[None]] = None
         self._stopped = False
-        self._waiting = 0
-        self._turns: asyncio.Semaphore
-        self._alone: asyncio.Lock
+        self._turns = Turns(_AT_ONCE, _MAX_WAITING)
 
     async def stop(self) -> None:
         """Ends the child if there is one. Idempotent."""
@@ -50,6 +48,11 @@ class ImageChild:
     def segment(self) -> Segment:
         """Where its slots are; there from the first use on."""
         return self._child.segment
+
+    @property
+    def refused(self) -> int:
+        """Pictures turned away because too many waited."""
+        return self._turns.refused
 
     @property
     def restarts(self) -> int:
@@ -80,43 +83,25 @@ class ImageChild:
         if self._stopped:
             raise QueueFull("the agent is stopping")
         if self._starting is None:
-            self._turns, self._alone = asyncio.Semaphore(_AT_ONCE), asyncio.Lock()
             self._starting = asyncio.ensure_future(self._child.start())
         await asyncio.shield(self._starting)
 
     async def _in_turn(self, data: Picture, preprocess: Preprocess, deadline: float) -> Tuple[Lease, FilledFrame]:
-        await self._turn(deadline)
+        await self._turns.take(1, deadline - self._clock.monotonic())
         try:
             return await self._prepare(data, preprocess, deadline)
         finally:
-            self._turns.release()
+            self._turns.give(1)
 
     async def _by_itself(self, data: Picture, preprocess: Preprocess, deadline: float) -> Tuple[Lease, FilledFrame]:
         """The second try, with nothing beside it, so that nobody else's picture can be to blame."""
-        held = 0
-        async with self._alone:
-            try:
-                while held < _AT_ONCE:
-                    await self._turn(deadline)
-                    held += 1
-                return await self._prepare(data, preprocess, deadline)
-            except _ChildDied as error:
-                raise InvalidRequest("the picture ended the decoder: %s" % error, refusal="image.not_a_picture") from error
-            finally:
-                for _ in range(held):
-                    self._turns.release()
-
-    async def _turn(self, deadline: float) -> None:
-        if self._waiting >= _MAX_WAITING:
-            self.refused += 1
-            raise QueueFull("%d pictures wait to be decoded already" % _MAX_WAITING)
-        self._waiting += 1
+        await self._turns.take(_AT_ONCE, deadline - self._clock.monotonic())
         try:
-            await asyncio.wait_for(self._turns.acquire(), max(0.001, deadline - self._clock.monotonic()))
-        except asyncio.TimeoutError:
-            raise DeadlineExceeded("the picture was not decoded in time: others came before it") from None
+            return await self._prepare(data, preprocess, deadline)
+        except _ChildDied as error:
+            raise InvalidRequest("the picture ended the decoder: %s" % error, refusal="image.not_a_picture") from error
         finally:
-            self._waiting -= 1
+            self._turns.give(_AT_ONCE)
 
     async def _prepare(self, data: Picture, preprocess: Preprocess, deadline: float) -> Tuple[Lease, FilledFrame]:
         left_s = max(0.001, deadline - self._clock.monotonic())
@@ -148,11 +133,9 @@ class ImageChild:
             "target": {"offset": target.offset, "nbytes": target.nbytes, "preprocess": preprocess.as_json()},
             "max_pixels": self._max_pixels,
         }
+        left_s = max(0.001, deadline - self._clock.monotonic())
         try:
-            call = self._child.call("prepare", fields, [source, target], _DECODE_S)
-            reply = await asyncio.wait_for(call, max(0.001, deadline - self._clock.monotonic()))
-        except asyncio.TimeoutError:
-            raise DeadlineExceeded("the picture was not decoded in time") from None
+            reply = await self._child.call("prepare", fields, [source, target], _DECODE_S, left_s)
         except ChildRefused as error:
             raise InvalidRequest(str(error), refusal=error.refusal) from error
         except ChildTimeout as error:

@@ -10,6 +10,7 @@ from edge_agent.processes.backoff import Backoff
 
 OPEN_BUDGET_S = 20.0  # opening may try several ways and ask the server why it failed
 WRONG_PASSWORD_S = 60.0  # cameras lock accounts
+ENDED, UNSUPPORTED = "camera.ended", "camera.unsupported"  # trying again would not help
 _MUST_CHANGE = "camera.frozen"  # after this a first frame is not enough
 
 
@@ -53,6 +54,7 @@ class Liveness:
         self.phase = Phase.DOWN
         self.verdict = Verdict("camera.opening")
         self.frame_at: Optional[float] = None
+        self.frames = False  #: whether this opening gave any
 
     def child_up(self) -> None:
         """A child is there."""
@@ -65,12 +67,12 @@ class Liveness:
         if self.phase is Phase.ENDED:
             return
         if not self._killed:
-            self.fail(now, "camera.child_died", text)
+            self._fail(now, "camera.child_died", text)
         self.phase = Phase.DOWN
 
     def asked(self, now: float) -> None:
         """The child was told to open the source."""
-        self.phase, self._since = Phase.OPENING, now
+        self.phase, self._since, self.frames = Phase.OPENING, now, False
 
     def opened(self, now: float) -> None:
         """The source is open; a frame has yet to come."""
@@ -81,25 +83,34 @@ class Liveness:
         """The child's signs of life."""
         if self.phase is not Phase.LIVE or not signs["frame_ns"] or self._killed:
             return
-        self.frame_at = signs["frame_ns"] / 1e9
+        self.frames = True
+        self.frame_at = max(self.frame_at or 0.0, signs["frame_ns"] / 1e9)
         self._changing_at = signs["changing_ns"] / 1e9
         if self.verdict.code == _MUST_CHANGE and not signs["changes"]:
             return
         self._backoff.reset()
         self.verdict = Verdict("")
 
-    def fail(self, now: float, code: str, text: str) -> None:
-        """The source gives nothing for this reason; it is opened again after a while."""
+    def seen(self, captured_ns: int) -> None:
+        """A frame was had that the signs of life have not told of yet."""
+        if self.phase is Phase.LIVE:
+            self.frame_at = max(self.frame_at or 0.0, captured_ns / 1e9)
+
+    def closed(self, now: float, code: str, text: str) -> None:
+        """The child reads the source no more."""
+        if self._killed or self.phase not in (Phase.OPENING, Phase.LIVE):
+            return
+        if code in (ENDED, UNSUPPORTED):
+            self.phase, self.verdict = Phase.ENDED, Verdict(code, text)
+        else:
+            self._fail(now, code, text)
+
+    def _fail(self, now: float, code: str, text: str) -> None:
         wait_s = self._backoff.next_s()
         if code == "camera.wrong_password":
             wait_s = max(wait_s, WRONG_PASSWORD_S)
         self._open_at = now + wait_s
         self.phase, self._since = Phase.IDLE, now
-        self.verdict = Verdict(code, text)
-
-    def end(self, code: str, text: str) -> None:
-        """The source gives no more, and trying again would not help."""
-        self.phase = Phase.ENDED
         self.verdict = Verdict(code, text)
 
     def hurry(self) -> None:
@@ -113,7 +124,7 @@ class Liveness:
         why = self._overdue(now)
         if why is None:
             return Step.NOTHING
-        self.fail(now, why.code, why.text)
+        self._fail(now, why.code, why.text)
         self._killed = True
         return Step.KILL
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Awaitable, Callable, Dict, Mapping, Sequence, Set
+from typing import Any, Awaitable, Callable, Dict, Mapping, Optional, Sequence, Set
 
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.tensors import Lease
-from edge_agent.errors import ChildGone, ChildTimeout
+from edge_agent.errors import ChildGone, ChildTimeout, DeadlineExceeded
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.processes.child import Child, ChildSpec
 from edge_agent.processes.supervisor import Supervisor
@@ -90,10 +90,13 @@ class VisionChild:
         """The child did what it is for: its next end is restarted from quickly."""
         self._supervisor.reset_backoff()
 
-    async def call(self, op: str, fields: Mapping[str, Any], leases: Sequence[Lease], timeout_s: float) -> Reply:
-        """Asks the child; it is killed when it does not answer in time. ChildGone, ChildTimeout, ChildRefused.
+    async def call(
+        self, op: str, fields: Mapping[str, Any], leases: Sequence[Lease], timeout_s: float, wait_s: Optional[float] = None
+    ) -> Reply:
+        """Asks the child; it is killed when it does not answer within `timeout_s`. ChildGone, ChildTimeout, ChildRefused.
 
-        The slots are the child's until it has answered or its process is gone, even if the caller leaves.
+        The caller leaves after `wait_s` (DeadlineExceeded) or when cancelled; the slots are the child's until it has
+        answered or its process is gone.
         """
         if not self.up:
             raise ChildGone("%s is not there" % self._spec.name)
@@ -104,7 +107,10 @@ class VisionChild:
         task = asyncio.get_running_loop().create_task(self._ask(self._child, self._gone, op, fields, leases, timeout_s))
         self._calls.add(task)
         task.add_done_callback(self._answered)
-        return await asyncio.shield(task)
+        await asyncio.wait({task}, timeout=wait_s)
+        if not task.done():
+            raise DeadlineExceeded("%s did not answer in time" % self._spec.name)
+        return task.result()
 
     async def _ask(
         self, child: Child, gone: asyncio.Event, op: str, fields: Mapping[str, Any], leases: Sequence[Lease], timeout_s: float
