@@ -27,6 +27,11 @@ class Instance:
         self._thread.daemon = True
         self._thread.start()
 
+    @property
+    def alive(self):
+        """Whether its thread still reads; False once its channel has ended."""
+        return self._thread is not None and self._thread.is_alive()
+
     def end(self, timeout_s):
         """Ends the thread after the batch that runs; False when it still runs then."""
         with contextlib.suppress(OSError):  # the other end is gone or the thread has closed it already

@@ -27,7 +27,7 @@ class Host:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=descriptors[0])
         channel.setblocking(True)
         number = message["instance"]
-        if number in self._instances:
+        if number in self._instances and self._instances[number].alive:
             channel.close()
             raise Refused("model.load_failed", "instance %d is loaded already" % number)
         try:

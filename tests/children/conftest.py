@@ -6,7 +6,7 @@ import types
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-if sys.version_info < (3, 8):
+if sys.version_info < (3, 8):  # noqa: UP036
     package = types.ModuleType("edge_agent")
     package.__path__ = [os.path.join(ROOT, "edge_agent")]
     sys.modules["edge_agent"] = package

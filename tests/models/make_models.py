@@ -23,7 +23,9 @@ def constant(name, array):
 
 def write(name, nodes, inputs, outputs, constants=()):
     graph = helper.make_graph(nodes, name, inputs, outputs, list(constants))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7, producer_name="edge-agent tests")
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7, producer_name="edge-agent tests"
+    )
     checker.check_model(model)
     save(model, str(HERE / (name + ".onnx")))
 
@@ -69,7 +71,11 @@ def main():
         [value("found", single, ["N", 1])],
         [constant("table", numpy.arange(4, dtype=numpy.float32) * 10)],
     )
-    for name, kind in (("same_text", TensorProto.STRING), ("same_half", TensorProto.FLOAT16), ("same_bf16", TensorProto.BFLOAT16)):
+    for name, kind in (
+        ("same_text", TensorProto.STRING),
+        ("same_half", TensorProto.FLOAT16),
+        ("same_bf16", TensorProto.BFLOAT16),
+    ):
         write(name, [node("Identity", ["x"], ["y"])], [value("x", kind, ["N", "M"])], [value("y", kind, ["N", "M"])])
     write(
         "mean_colour",  # a classifier of three classes: how red, green and blue a picture is

@@ -45,6 +45,9 @@ def _probabilities(row):
 
 
 def _softmax(values, finite):
-    powers = numpy.exp(numpy.where(numpy.isfinite(values), values, -numpy.inf) - (finite.max() if finite.size else 0.0))
-    total = powers.sum()
-    return powers / total if total > 0 else powers
+    if not finite.size:
+        return values
+    powers = numpy.exp(finite - finite.max())
+    scores = numpy.full(values.shape, numpy.nan, numpy.float32)
+    scores[numpy.isfinite(values)] = powers / powers.sum()
+    return scores

@@ -1,10 +1,10 @@
 """A decoder that the model's owner wrote: `python:MODULE:CLASS`, MODULE.py beside config.toml."""
 
-import importlib.util
 import math
 import os
 import sys
 import traceback
+import types
 
 import numpy
 
@@ -58,7 +58,6 @@ def load(kind, config, inputs, outputs, directory):
     try:
         decoder = getattr(_module(module_name, path), class_name)(told)
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        traceback.print_exc()
         raise DecodeError("%s: %s: %s (line %d)" % (path, type(error).__name__, error, _line(path))) from error
     if not callable(getattr(decoder, "decode", None)):
         raise DecodeError("%s: class %s has no method decode(outputs)" % (path, class_name))
@@ -66,10 +65,14 @@ def load(kind, config, inputs, outputs, directory):
 
 
 def _module(name, path):
-    """A fresh module each time: two models may each have a `decoder.py`, and a reload must see the new text."""
-    spec = importlib.util.spec_from_file_location("edge_agent_decoder_" + name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """A fresh module each time: two models may each have a `decoder.py`, and a reload must see the new text.
+
+    Compiled here, since the import system would write its cache into the model repository.
+    """
+    module = types.ModuleType("edge_agent_decoder_" + name)
+    module.__file__ = path
+    with open(path, "rb") as source:
+        exec(compile(source.read(), path, "exec"), module.__dict__)
     return module
 
 

@@ -48,7 +48,7 @@ class YuNet:
             shift_x, shift_y, log_width, log_height = floats(outputs["bbox_%d" % stride][row])[cells].T
             x, y = (cells % columns + shift_x) * stride, (cells // columns + shift_y) * stride
             width, height = numpy.exp(log_width) * stride, numpy.exp(log_height) * stride
-        corners = [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
+            corners = [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
         return numpy.stack(corners, axis=1), scores[cells]
 
 

@@ -1,14 +1,12 @@
 import os
 import tempfile
 
+import numpy
 import pytest
 
-numpy = pytest.importorskip("numpy")
-pytest.importorskip("onnxruntime")
-
-from edge_agent.engine_host import tensors, wire  # noqa: E402
-from edge_agent.engine_host.batch import BatchRunner  # noqa: E402
-from edge_agent.engine_host.model import load  # noqa: E402
+from edge_agent.engine_host import tensors, wire
+from edge_agent.engine_host.batch import BatchRunner
+from edge_agent.engine_host.model import load
 
 MODELS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "models")
 SEGMENT = 3
@@ -41,7 +39,7 @@ class Arena:
     """A segment as the agent would make one: a file mapped by both sides."""
 
     def __init__(self):
-        self._file = tempfile.TemporaryFile(dir="/dev/shm")
+        self._file = tempfile.TemporaryFile(dir="/dev/shm")  # noqa: SIM115
         self._file.truncate(SEGMENT_BYTES)
         self.views = wire.SegmentViews()
         self.views.attach(SEGMENT, self.descriptor(), SEGMENT_BYTES)

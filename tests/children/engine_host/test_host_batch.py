@@ -75,7 +75,7 @@ def test_a_bad_first_request_does_not_decide_the_shape_of_the_others(bench):
 
 
 @pytest.mark.parametrize(
-    "spoil,says",
+    ("spoil", "says"),
     [
         (lambda request: request.inputs.clear(), "'x' is missing"),
         (lambda request: request.inputs.append(request.inputs[0]), "came twice"),

@@ -19,7 +19,7 @@ def test_the_configuration_may_fix_sizes_that_the_file_leaves_open(order):
 
 
 @pytest.mark.parametrize(
-    "declared,says",
+    ("declared", "says"),
     [
         ({"name": "z", "datatype": "FP32", "shape": [4]}, "no input 'z'; it has 'x'"),
         ({"name": "x", "datatype": "INT8", "shape": [4]}, "is FP32, the configuration says INT8"),
@@ -65,7 +65,13 @@ def test_bad_files_are_refused_by_name(order, tmp_path):
     with open(order("sum_and_difference")["path"], "rb") as whole:
         cut = tmp_path / "cut.onnx"
         cut.write_bytes(whole.read()[:60])
-    cases = [(text, "ONNX Runtime"), (cut, "ONNX Runtime"), (empty, "is empty"), (tmp_path / "no.onnx", "No such file"), (tmp_path, "directory")]
+    cases = [
+        (text, "ONNX Runtime"),
+        (cut, "ONNX Runtime"),
+        (empty, "is empty"),
+        (tmp_path / "no.onnx", "No such file"),
+        (tmp_path, "directory"),
+    ]
     for path, says in cases:
         with pytest.raises(LoadError, match=says) as caught:
             load(order("add_one", path=str(path)))
@@ -100,7 +106,7 @@ def test_a_decoder_of_ones_own_that_fails_is_found_by_the_warm_up(order, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "shape,size",
+    ("shape", "size"),
     [((1, 3, 480, 640), (480, 640)), ((1, 480, 640, 3), (480, 640)), ((1, 1, 28, 30), (28, 30)), ((3, 20, 10), (20, 10))],
 )
 def test_the_size_of_a_picture_is_read_from_either_layout(shape, size):

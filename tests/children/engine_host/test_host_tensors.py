@@ -22,7 +22,7 @@ def read(data, datatype, shape):
     return tensors.from_wire(memoryview(data), wire.DATATYPE_CODES[datatype], shape)
 
 
-@pytest.mark.parametrize("datatype,values", CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(("datatype", "values"), CASES, ids=[case[0] for case in CASES])
 def test_numbers_come_back_bit_for_bit(datatype, values):
     array = numpy.array(values, tensors.NUMPY_TYPES[datatype])
     flat = tensors.to_wire(array, datatype)
@@ -75,7 +75,7 @@ def test_no_strings_are_no_bytes():
 
 
 @pytest.mark.parametrize(
-    "data,count,says",
+    ("data", "count", "says"),
     [
         (struct.pack("<I", 0xFFFFFFFF) + b"abc", 1, "past the end"),
         (strings(b"abc")[:-1], 1, "past the end"),
