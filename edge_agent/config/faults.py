@@ -14,6 +14,9 @@ Fault = Tuple[str, str, str]
 #: keys whose values are not repeated in a message
 _NEVER_SHOWN = ("source", "username", "password", "secret", "token", "key_file")
 
+#: how pydantic names the key of a table where it is the key that is wrong
+_KEY_STEP = "[key]"
+
 _SHOULD_BE: Mapping[str, str] = {
     "string_type": "should be text",
     "int_type": "should be a whole number",
@@ -68,7 +71,8 @@ def _wrong(detail: Dict[str, Any], location: Location, holder: Optional[Type[Bas
     if kind == "missing":
         return Wrong(location, kind, "is missing", "add %s" % described)
     if kind == "value_error":
-        return Wrong(location, kind, str(detail["ctx"]["error"]), described)
+        renamed = "choose another name" if detail["loc"][-1:] == (_KEY_STEP,) else ""
+        return Wrong(location, kind, str(detail["ctx"]["error"]), described or renamed)
     what = _SHOULD_BE.get(kind, detail["msg"]).format_map(detail.get("ctx", {}))
     return Wrong(location, kind, what + _instead(location, tables), described)
 
@@ -96,6 +100,8 @@ def _resolve(root: Type[BaseModel], loc: Sequence[Union[str, int]]) -> Tuple[Loc
     holder: Optional[Type[BaseModel]] = None
     types: List[Any] = [root]
     for step in loc:
+        if step == _KEY_STEP:
+            break
         models = [item for item in types if isinstance(item, type) and issubclass(item, BaseModel)]
         below = [found for item in types for found in _below(item, step)]
         if not below and not models:
@@ -113,7 +119,7 @@ def _below(kind: Any, step: Union[str, int]) -> Iterator[Any]:
             yield from members(field.annotation)
     elif get_origin(kind) is tuple and isinstance(step, int):
         yield from members(get_args(kind)[0])
-    elif get_origin(kind) is dict and isinstance(step, str) and step != "[key]":
+    elif get_origin(kind) is dict and isinstance(step, str):
         yield from members(get_args(kind)[1])
 
 

@@ -78,4 +78,8 @@ def _worded(wrong: Wrong, tables: Any, layers: Sequence[Layer], overrides: Seque
     variables = [override.variable for override in overrides if override.location == wrong.location]
     place = variables[0] if variables else origin(layers, tables, wrong.location)
     known = not variables and (not layers or place in ("", layers[0].label))
-    return shown(wrong.location, tables), wrong.what if known else "%s (set in %s)" % (wrong.what, place), wrong.cure
+    return (
+        shown(wrong.location, tables) or "the whole file",
+        wrong.what if known else "%s (set in %s)" % (wrong.what, place),
+        wrong.cure,
+    )
