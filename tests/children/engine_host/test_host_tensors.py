@@ -59,7 +59,7 @@ def test_bf16_is_refused_by_name():
 
 @pytest.mark.parametrize(
     "parts",
-    [[b"abc", b"def"], [b"a", b"", "größer".encode()], [b"", b""], [b"same", b"long", b"text"]],
+    [[b"abc", b"def"], [b"a", b"", "größer".encode()], [b"", b""], [b"same", b"long", b"text"], [b"abc", b"de", b"fghi"]],
 )
 def test_strings_come_back_as_they_were(parts):
     array = read(strings(*parts), "BYTES", (len(parts), 1))
