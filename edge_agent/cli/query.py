@@ -160,7 +160,6 @@ def _cell(value: Any) -> Any:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
-    return number
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError("%r is not a number of rows" % text)
+    return int(text)

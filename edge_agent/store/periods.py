@@ -8,9 +8,9 @@ from datetime import datetime, timedelta, timezone
 from edge_agent.domain.clock import rfc3339
 from edge_agent.errors import InvalidRequest
 
-_AGO = re.compile(r"(\d{1,9})([smhd])")
+_AGO = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d):(\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d):(\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def moment(text: str, now: float, name: str = "since") -> str:
