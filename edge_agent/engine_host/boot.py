@@ -97,6 +97,8 @@ def main(argv):
 
         traceback.print_exc()
         code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(code)
 
 

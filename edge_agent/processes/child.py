@@ -28,6 +28,10 @@ EventHandler = Callable[[str, Dict[str, Any]], None]
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
+def _nothing() -> None:
+    """For an end that nobody asked to hear of."""
+
+
 def _refusal(error: Mapping[str, Any]) -> ChildRefused:
     return ChildRefused(str(error["text"]), str(error["code"]), dict(error.get("detail") or {}))
 
@@ -47,6 +51,7 @@ class Child:
         self.started_at = 0.0  #: monotonic seconds
         self.pongs = 0  #: pings answered so far
         self.busy = ""  #: the slow operation it said it was in, at the last ping
+        self.on_end: Callable[[], None] = _nothing  #: called in the moment of its end, before its calls hear of it
         self._clock = clock
         self._on_event = on_event
         self._calls: Dict[int, asyncio.Future[Reply]] = {}
@@ -211,6 +216,7 @@ class Child:
         self._channel.close()
         if not self.ended.done():
             self.ended.set_result(None)
+            self.on_end()
         calls, self._calls = self._calls, {}
         for answer in calls.values():
             if not answer.done():

@@ -67,21 +67,24 @@ class Process:
         if threading.current_thread() is not threading.main_thread():
             raise ChildGone("children are started from the main thread only: they end with the thread that started them")
         environment = {key: value for key, value in os.environ.items() if key not in _AGENTS_OWN}
-        output, theirs = os.pipe()
         try:
-            popen = subprocess.Popen(
-                spec.command(os.getpid(), control.fileno()),
-                stdin=subprocess.DEVNULL,
-                stdout=theirs,
-                stderr=theirs,
-                pass_fds=(control.fileno(),),
-                env=environment,
-            )
+            output, theirs = os.pipe()
+            try:
+                popen = subprocess.Popen(
+                    spec.command(os.getpid(), control.fileno()),
+                    stdin=subprocess.DEVNULL,
+                    stdout=theirs,
+                    stderr=theirs,
+                    pass_fds=(control.fileno(),),
+                    env=environment,
+                )
+            except BaseException:
+                os.close(output)
+                raise
+            finally:
+                os.close(theirs)
         except OSError as error:
-            os.close(output)
             raise ChildGone("%s cannot be started: %s" % (spec.name, error)) from error
-        finally:
-            os.close(theirs)
         return Process(popen, clock), output
 
     @property

@@ -177,10 +177,10 @@ class Supervisor:
         self.child = child
         self._up.set_result(child)
         self._enter(SupervisorState.UP)
-        child.ended.add_done_callback(self._fall)
+        child.on_end = self._fall
         _log.info("child %s is up, pid %d", self.spec.name, child.pid)
 
-    def _fall(self, ended: asyncio.Future[None]) -> None:
+    def _fall(self) -> None:
         """Runs before anybody who waits for the child hears of its end: who asks then gets the next one."""
         self.child = None
         self._up = asyncio.get_running_loop().create_future()
