@@ -71,7 +71,7 @@ def main() -> None:
     login = base64.b64encode(("%s:%s" % (options.user, options.password)).encode()).decode()
     server.expected = "Basic " + login if options.user else ""
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    print("ready", server.server_address[1], flush=True)
+    print("ready", server.server_address[1], flush=True)  # noqa: T201
     time.sleep(300)
 
 

@@ -86,7 +86,7 @@ def main(clip, port, user="", password=""):
         protect(server, factory, user, password)
     server.get_mount_points().add_factory("/stream", factory)
     server.attach(None)
-    print("ready", server.get_bound_port(), flush=True)
+    print("ready", server.get_bound_port(), flush=True)  # noqa: T201
     loop = GLib.MainLoop()
     GLib.timeout_add_seconds(300, loop.quit)
     loop.run()

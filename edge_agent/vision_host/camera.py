@@ -34,7 +34,7 @@ class CameraChild:
 
     def open(self, message, descriptors):
         """Starts to read a source; how that goes is told by events."""
-        if self._reader is not None and self._reader.is_alive():
+        if self._reader is not None and self._reader.reading:
             raise Refused("child.busy", "a source is open already")
         try:
             opening = source.Opening(message)
@@ -93,7 +93,7 @@ class CameraChild:
         try:
             while True:
                 time.sleep(self._alive_every_s)
-                if self._reader is not None and self._reader.is_alive():
+                if self._reader is not None and self._reader.reading:
                     self._event("alive", **self._frames.signs())
         except OSError:
             return  # the agent is gone, and this process with it in a moment

@@ -33,6 +33,7 @@ class Reader(threading.Thread):
         self._event = event
         self._capture = None
         self._stopping = threading.Event()
+        self.reading = True  # until just before `closed` is told
 
     def stop(self):
         """Ends after the read that is under way."""
@@ -50,6 +51,7 @@ class Reader(threading.Thread):
             self._frames.end()
             if self._capture is not None:
                 self._capture.release()
+            self.reading = False
             self._event("closed", code=code, text=text)
         except OSError:
             return  # the agent is gone, and this process with it in a moment
