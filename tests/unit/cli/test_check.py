@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Callable, Tuple
+
+import pytest
+
+from edge_agent.access.roles import Role
+from edge_agent.access.tokens import TokenFile
+from edge_agent.cli import check
+from edge_agent.domain.clock import Clock
+
+Check = Callable[[str], Tuple[int, str, str]]
+
+BASE = '[agent]\nstate_dir = "state"\n[models]\nrepository = "models"\n'
+CAMERA = '[[cameras]]\nname = "dock"\nmodel = "face"\nsource = "clip.mp4"\n'
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A repository of one model, and a clip."""
+    version = tmp_path / "models" / "face" / "1"
+    version.mkdir(parents=True)
+    (version / "model.onnx").write_bytes(b"x")
+    (version.parent / "config.toml").write_text("max_batch_size = 4\n")
+    (tmp_path / "clip.mp4").write_bytes(b"x")
+    return tmp_path
+
+
+@pytest.fixture
+def run(house: Path, capsys: pytest.CaptureFixture[str]) -> Check:
+    def run(text: str) -> Tuple[int, str, str]:
+        file = house / "agent.toml"
+        file.write_text(BASE + text)
+        parser = argparse.ArgumentParser()
+        check.add_arguments(parser)
+        args = parser.parse_args([])
+        args.config = file
+        code = check.run(args)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_a_good_configuration_is_one_line(run: Check, house: Path) -> None:
+    code, out, err = run(CAMERA + "[mqtt]\n")
+    assert (code, err) == (0, "")
+    assert out == "%s: good: 1 model, 1 camera, MQTT at 127.0.0.1:1883, HTTP at 127.0.0.1:8000\n" % (house / "agent.toml")
+
+
+def test_what_is_accepted_without_effect_is_a_note(run: Check, house: Path) -> None:
+    (house / "models/face/config.toml").write_text("[build]\nprecision = 'fp16'\n")
+    code, out, err = run(CAMERA + "tracker = true\n")
+    assert code == 0
+    assert out.startswith(str(house))
+    assert "note: cameras.dock.tracker: tracking: not in this version" in err
+    assert "note: models.face: build: not used by this version" in err
+
+
+def test_every_fault_of_the_file_is_printed_with_its_cure(run: Check) -> None:
+    code, out, err = run("[http]\nprot = 1\nport = 'x'\n")
+    assert (code, out) == (78, "")
+    assert "http.prot: unknown key (did you mean port?)" in err
+    assert "http.port: should be a whole number" in err
+    assert err.endswith("2 faults\n")
+
+
+def test_every_fault_around_the_file_is_printed_at_once(run: Check, house: Path) -> None:
+    (house / "models/face/config.toml").write_text("max_batch_sise = 4\n")
+    (house / "clip.mp4").unlink()
+    (house / "empty").write_text("")
+    code, out, err = run(
+        CAMERA
+        + "username = 'u'\npassword_file = 'none'\n"
+        + "[[cameras]]\nname = 'b'\nmodel = 'car'\nsource = 'rtsp://10.0.0.5/'\n"
+        + "[http]\nhost = '0.0.0.0'\ntls_cert_file = 'a'\ntls_key_file = 'b'\n"
+        + "[mqtt]\nusername = 'u'\npassword_file = 'empty'\ntls = true\nca_file = 'c'\n"
+        + "[vision]\npython = '/no/python'\n"
+    )
+    assert (code, out) == (78, "")
+    for expected in (
+        "max_batch_sise: unknown key (did you mean max_batch_size?)",
+        "cameras.dock.source: %s is not there" % (house / "clip.mp4"),
+        "cameras.dock.password_file: %s: the secret cannot be read" % (house / "none"),
+        "cameras.b.model: no model is called car (the models here are face)",
+        "http.tls_cert_file: ",
+        "http.tls_key_file: ",
+        "mqtt.password_file: %s: the secret is empty" % (house / "empty"),
+        "mqtt.ca_file: ",
+        "vision.python: /no/python cannot be run",
+        "http.host: 0.0.0.0 is reached from other machines, and there is no token yet (run: edge-agent token add",
+    ):
+        assert expected in err
+    assert err.endswith("10 faults\n")
+
+
+def test_a_host_that_others_reach_is_good_with_a_token(run: Check, house: Path) -> None:
+    assert run("[http]\nhost = '0.0.0.0'\n")[0] == 78
+    TokenFile(house / "state/tokens.json", Clock()).add("me", Role.ADMIN)
+    assert run("[http]\nhost = '0.0.0.0'\n")[0] == 0
+    (house / "state/tokens.json").write_bytes(b"{")
+    code, _, err = run("[http]\nhost = '0.0.0.0'\n")
+    assert code == 78
+    assert "is damaged" in err
+
+
+def test_a_repository_that_is_not_there_is_a_fault(run: Check, house: Path) -> None:
+    (house / "models").rename(house / "moved")
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert str(house / "models") in err
+    assert err.endswith("1 fault\n")
+
+
+def test_explicit_mode_looks_at_what_it_loads(run: Check, house: Path) -> None:
+    (house / "models/broken").mkdir()
+    assert run("")[0] == 78
+    assert run("control_mode = 'explicit'\nload = ['face']\n")[0] == 0
+    code, _, err = run("control_mode = 'explicit'\nload = ['face', 'car']\n")
+    assert code == 78
+    assert "models.load: no model is called car" in err
+
+
+def test_an_interpreter_that_runs_is_good(run: Check) -> None:
+    assert run("[hosts.cpu]\npython = '%s'\n" % sys.executable)[0] == 0
