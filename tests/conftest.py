@@ -1,4 +1,4 @@
-"""For the whole run: no process that a test started may outlive it. (Threads' and destructors' errors pytest itself makes failures.)"""
+"""For the whole run: no process that a test started may outlive it. (Errors in threads and destructors fail by pytest.)"""
 
 from __future__ import annotations
 

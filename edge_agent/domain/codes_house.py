@@ -81,6 +81,18 @@ HOUSE: Dict[str, Code] = {
         "Make one with `edge-agent token add NAME --role admin`.",
         "请运行 `edge-agent token add 名称 --role admin` 创建令牌。",
     ),
+    "access.tokens_unwritable": code(
+        "When tokens were last used cannot be written down.",
+        "无法记录令牌的最近使用时间。",
+        "Check the disk and the rights on the state directory.",
+        "请检查磁盘以及状态目录的权限。",
+    ),
+    "http.failed": code(
+        "A request failed for a reason that nobody foresaw.",
+        "请求因未预料的原因失败。",
+        "See the log; please report it.",
+        "请查看日志并反馈此问题。",
+    ),
     "http.port_taken": code(
         "The HTTP port {port} is used by another program.",
         "HTTP 端口 {port} 已被其他程序占用。",

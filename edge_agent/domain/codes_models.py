@@ -28,6 +28,12 @@ MODELS: Dict[str, Code] = {
         "Correct its config.toml; `edge-agent check` lists every fault.",
         "请修正其 config.toml；运行 `edge-agent check` 可列出所有错误。",
     ),
+    "model.warning": code(
+        "The model is loaded, but something about it should be known; the log has it.",
+        "模型已加载，但有一点需要注意，详见日志。",
+        "See the log.",
+        "请查看日志。",
+    ),
     "model.host_down": code(
         "The engine host of this model is down; it is being started again.",
         "该模型的推理进程已退出，正在重新启动。",
@@ -80,6 +86,30 @@ MODELS: Dict[str, Code] = {
         "Check the shapes and values that were sent.",
         "请检查所发送数据的形状和数值。",
     ),
+    "engine.decode_failed": code(
+        "The model's outputs could not be decoded.",
+        "无法解码模型的输出。",
+        "Check `kind` in the model's [decode] against what the model gives.",
+        "请检查该模型 [decode] 中的 kind 是否与其输出相符。",
+    ),
+    "engine.no_decoder": code(
+        "The model has no [decode] section, so its outputs are plain tensors.",
+        "该模型没有 [decode] 配置段，其输出只是普通张量。",
+        "Add [decode] to its config.toml, or ask for its tensors at /v2/models/NAME/infer.",
+        "请在其 config.toml 中添加 [decode]，或通过 /v2/models/名称/infer 获取张量。",
+    ),
+    "engine.answer_dropped": code(
+        "The result waited too long for memory and was dropped.",
+        "结果等待内存过久，已被丢弃。",
+        "Send fewer requests at a time, or raise max_bytes in [arena].",
+        "请减少并发请求，或提高 [arena] 中的 max_bytes。",
+    ),
+    "engine.bad_reference": code(
+        "A request named memory that is not there.",
+        "请求引用了不存在的内存。",
+        "See the log; please report it.",
+        "请查看日志并反馈此问题。",
+    ),
     "engine.result_too_large": code(
         "The model's result is too large to be handed on.",
         "模型结果过大，无法传递。",
@@ -88,6 +118,7 @@ MODELS: Dict[str, Code] = {
     ),
     "child.error": code("A child process did not do what was asked.", "子进程未能完成任务。", "See the log.", "请查看日志。"),
     "child.gone": code("A child process ended; it is being started again.", "子进程已退出，正在重新启动。"),
+    "child.died": code("A child process ended; it is being started again.", "子进程已退出，正在重新启动。"),
     "child.silent": code(
         "A child process did not answer in time; it is being started again.", "子进程超时无响应，正在重新启动。"
     ),
@@ -130,6 +161,12 @@ MODELS: Dict[str, Code] = {
         "请求正文超过上限。",
         "Send less, or raise max_body_bytes in [http].",
         "请减小数据，或提高 [http] 中的 max_body_bytes。",
+    ),
+    "request.unsupported": code(
+        "This version does not do what was asked.",
+        "此版本不支持该请求。",
+        "The answer's text says what is not supported.",
+        "应答文本中说明了不支持的内容。",
     ),
     "request.unavailable": code("Not possible now.", "暂时无法处理。", "Try again later.", "请稍后重试。"),
     "request.model_not_ready": code(

@@ -101,10 +101,22 @@ SOURCES: Dict[str, Code] = {
         "请检查 [mqtt] 中的 username 和 password_file，以及代理对该客户端的权限设置。",
     ),
     "mqtt.tls_failed": code(
-        "The encrypted connection to the MQTT broker fails.",
-        "与 MQTT 代理的加密连接失败。",
+        "The encrypted connection to the MQTT broker fails: {error}",
+        "与 MQTT 代理的加密连接失败：{error}",
         "Check ca_file in [mqtt], the broker's certificate and its name, and this machine's clock.",
         "请检查 [mqtt] 中的 ca_file、代理证书及其名称，以及本机时钟。",
+    ),
+    "mqtt.refused": code(
+        "The MQTT broker refuses: {error}",
+        "MQTT 代理拒绝：{error}",
+        "See the broker's log and what it allows this client.",
+        "请查看代理的日志及其对该客户端的权限设置。",
+    ),
+    "mqtt.subscribe_refused": code(
+        "The MQTT broker refuses the subscription to {topic}.",
+        "MQTT 代理拒绝订阅主题 {topic}。",
+        "Allow this client to read that topic at the broker.",
+        "请在代理上允许该客户端读取此主题。",
     ),
     "mqtt.client_id_taken": code(
         "Another client uses the same MQTT client id: the two throw each other out.",

@@ -3,34 +3,43 @@ from __future__ import annotations
 import ast
 import string
 from pathlib import Path
-from typing import Iterator, Set
+from typing import Iterator, List, Set
 
 import pytest
 
 import edge_agent
 from edge_agent import errors
+from edge_agent.config.model_config import ModelConfig
+from edge_agent.config.root import AgentConfig
 from edge_agent.domain import codes
 
 PACKAGE = Path(edge_agent.__file__).parent
 AREAS = {code.split(".")[0] for code in codes.CODES}
-#: names of files, loggers and the like that look like a code
-NOT_CODES = {
-    "model.onnx",
-    "model.plan",
-    "model.py",
-    "config.toml",
-    "config.pbtxt",
-    "store.mark",
-    "image.jpg",
-    "camera.jpg",
-    "data.json",
-}
+_FILE_ENDINGS = {"onnx", "plan", "py", "toml", "pbtxt", "mark", "jpg", "json", "db"}
+
+
+def _config_keys() -> Set[str]:
+    """`section.key` of both schemas, which faults name and which look like codes."""
+    return {
+        f"{section}.{key}"
+        for root in (AgentConfig, ModelConfig)
+        for section, field in root.model_fields.items()
+        for kind in [field.annotation, *getattr(field.annotation, "__args__", ())]
+        for key in getattr(kind, "model_fields", {})
+    }
 
 
 def _literals(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    actions = {id(value) for node in ast.walk(tree) if isinstance(node, ast.Dict) for value in _actions(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in actions:
             yield node.value
+
+
+def _actions(node: ast.Dict) -> List[ast.expr]:
+    """Words that log records carry as `action`; not for people."""
+    return [value for key, value in zip(node.keys, node.values) if isinstance(key, ast.Constant) and key.value == "action"]
 
 
 def _codes_used() -> Set[str]:
@@ -38,10 +47,9 @@ def _codes_used() -> Set[str]:
     for path in PACKAGE.rglob("*.py"):
         for literal in _literals(path):
             area, dot, what = literal.partition(".")
-            looks_like_one = dot and area in AREAS and what.replace("_", "").isalpha() and what.islower()
-            if looks_like_one and literal not in NOT_CODES:
+            if dot and area in AREAS and what.replace("_", "").isalpha() and what.islower() and what not in _FILE_ENDINGS:
                 used.add(literal)
-    return used
+    return used - _config_keys()
 
 
 def _placeholders(text: str) -> Set[str]:
