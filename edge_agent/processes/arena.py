@@ -14,6 +14,7 @@ from typing import Any, Deque, Dict, List, Optional, Sequence, Tuple
 
 from edge_agent.domain.clock import Clock
 from edge_agent.errors import ArenaFull, ChildGone, PayloadTooLarge
+from edge_agent.processes.lease import SlotLease
 from edge_agent.processes.segment import PAGE, Segment, SizeClass, size_classes
 
 __all__ = ["Arena", "Segment", "SlotLease", "Want"]
@@ -22,42 +23,6 @@ Want = Tuple[Segment, int]
 
 _MAX_WAITING = 1024
 _MAX_SEGMENTS = 0xFFFF  # a segment's number has 16 bits on the wire
-
-
-class SlotLease:
-    """A counted hold on one slot (domain.tensors.Lease); the last release frees it."""
-
-    __slots__ = ("_arena", "_segment", "_kind", "segment", "offset", "nbytes", "_holders")
-
-    def __init__(self, arena: Arena, segment: Segment, kind: SizeClass, offset: int, nbytes: int) -> None:
-        self._arena = arena
-        self._segment = segment
-        self._kind = kind
-        self.segment = segment.number
-        self.offset = offset
-        self.nbytes = nbytes
-        self._holders = 1
-
-    def view(self) -> memoryview:
-        """The bytes, writable."""
-        if self._holders <= 0:
-            raise AssertionError("view of a slot that was released")
-        return self._segment.view(self.offset, self.nbytes)
-
-    def retain(self) -> SlotLease:
-        """One more holder; answers itself."""
-        if self._holders <= 0:
-            raise AssertionError("retain of a slot that was released")
-        self._holders += 1
-        return self
-
-    def release(self) -> None:
-        """One holder less; the last one frees the slot."""
-        if self._holders <= 0:
-            raise AssertionError("slot %d+%d of segment %d released twice" % (self.offset, self.nbytes, self.segment))
-        self._holders -= 1
-        if self._holders == 0:
-            self._arena._free(self._segment, self._kind, self.offset)
 
 
 class _Waiter:
@@ -223,7 +188,7 @@ class Arena:
                 segment.warm_bytes -= kind.size
             else:
                 self._resident += kind.size
-            leases.append(SlotLease(self, segment, kind, offset, nbytes))
+            leases.append(SlotLease(self._free, segment, kind, offset, nbytes))
         while self._resident > self.max_bytes:
             self._cool_oldest()
         return leases

@@ -179,7 +179,12 @@ class Child:
             raise InvalidRequest("operation %s takes %d bytes, over %d" % (message["op"], len(data), MAX_MESSAGE))
         if self.gone:
             raise ChildGone("%s is gone" % self.spec.name)
-        self._channel.send(data, descriptors)
+        try:
+            self._channel.send(data, descriptors)
+        except ChildGone:
+            if self._channel.closed:
+                self._let_go()  # now, not when the loop tells: who hears of the end must not find it up still
+            raise
 
     def _time_out(self, answer: asyncio.Future[Reply], op: str, timeout_s: float) -> None:
         if not answer.done():
