@@ -242,16 +242,14 @@ async def test_a_clean_stop_sends_no_will(mosquitto: Mosquitto) -> None:
 
 
 async def test_an_old_broker_is_spoken_to_in_its_version() -> None:
-    async with old_broker(refuse_v5=b"\x20\x02\x00\x01") as port:
-        async with connected(port=port, topic="") as heard:
-            assert heard.connection.version == "3.1.1"
-            assert "mqtt.refused" not in heard.codes
+    async with old_broker(refuse_v5=b"\x20\x02\x00\x01") as port, connected(port=port, topic="") as heard:
+        assert heard.connection.version == "3.1.1"
+        assert "mqtt.refused" not in heard.codes
 
 
 async def test_a_broker_that_hangs_up_on_mqtt_5_is_asked_in_3_1_1() -> None:
-    async with old_broker(refuse_v5=b"") as port:
-        async with connected(port=port, topic="") as heard:
-            assert heard.connection.version == "3.1.1"
+    async with old_broker(refuse_v5=b"") as port, connected(port=port, topic="") as heard:
+        assert heard.connection.version == "3.1.1"
 
 
 async def test_mqtt_5_is_not_tried_where_3_1_1_is_configured(mosquitto: Mosquitto) -> None:
@@ -325,11 +323,10 @@ async def test_a_broker_that_closes_right_after_connack_or_talks_nonsense_ends_n
 
 
 async def test_a_refused_subscription_is_shown_and_not_taken_for_granted(make_mosquitto: MosquittoMaker) -> None:
-    async with denying_broker() as port:
-        async with connected(port=port, wait=False, version="5") as heard:
-            await until(lambda: heard.connection.status().code == "mqtt.subscribe_refused")
-            assert heard.connection.status().state is State.DEGRADED
-            assert heard.connection.status().args["topic"] == "in/#"
+    async with denying_broker() as port, connected(port=port, wait=False, version="5") as heard:
+        await until(lambda: heard.connection.status().code == "mqtt.subscribe_refused")
+        assert heard.connection.status().state is State.DEGRADED
+        assert heard.connection.status().args["topic"] == "in/#"
 
 
 @contextlib.asynccontextmanager
@@ -394,7 +391,7 @@ async def test_stop_twice_and_stop_of_a_connection_that_never_came_about_end_soo
     silent.bind(("127.0.0.1", 0))
     silent.listen(5)
     async with connected(wait=False, port=silent.getsockname()[1]) as heard:
-        await until(lambda: network_threads())
+        await until(network_threads)
         await asyncio.wait_for(heard.connection.stop(), 5)
         await heard.connection.stop()
     silent.close()

@@ -1,0 +1,245 @@
+"""MQTT in and out: requests to models, answers to whoever asked, camera results to whoever listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from typing import Any, Dict, Mapping, Optional, Set
+
+from edge_agent import errors
+from edge_agent.domain.clock import Clock
+from edge_agent.domain.results import Instant
+from edge_agent.domain.status import PartStatus
+from edge_agent.mqtt.message import Message
+from edge_agent.mqtt.topics import Topics
+from edge_agent.pipelines.mqtt_answers import Answers
+from edge_agent.pipelines.mqtt_live import LiveTopics, offline_will
+from edge_agent.pipelines.mqtt_parts import AgentInfo, Connection, Detector, Serving, Store
+from edge_agent.pipelines.mqtt_repeats import Repeats, Seen
+from edge_agent.pipelines.mqtt_request import Answer, MqttRequest, read
+from edge_agent.pipelines.mqtt_work import MqttWork
+
+_log = logging.getLogger(__name__)
+
+_DEDUPE_S = 3600.0
+_FINISH_S = 5.0  #: at stop: for requests at work and their answers
+_GOODBYE_S = 2.0
+_MAX_RETAINED_TOPICS = 1000  #: of which an event is told
+
+__all__ = ["AgentInfo", "MqttPipeline", "offline_will"]
+
+
+class MqttPipeline:
+    """Starts and stops the connection with itself: what the broker kept for us must find its hearer."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        prefix: str,
+        agent: AgentInfo,
+        serving: Serving,
+        detector: Detector,
+        store: Store,
+        max_payload_bytes: int,
+        clock: Clock,
+        *,
+        receive_maximum: int = 20,
+        live_max_age_s: float = 60.0,
+        heartbeat_s: float = 0.0,
+    ) -> None:
+        self._connection = connection
+        self._topics = Topics(prefix)
+        self._agent = agent
+        self._store = store
+        self._clock = clock
+        self._limit = receive_maximum
+        self._heartbeat_s = heartbeat_s
+        self._work = MqttWork(serving, detector, store, max_payload_bytes, clock)
+        self._answers = Answers(connection)
+        self._repeats = Repeats(_DEDUPE_S)
+        self.live = LiveTopics(connection, self._topics, live_max_age_s, clock)
+        self._turn: asyncio.Semaphore
+        self._requests: Set[asyncio.Task[None]] = set()
+        self._heart: Optional[asyncio.Task[None]] = None
+        self._up = False
+        self._code = ""
+        self._stopping = False
+        self._retained_topics: Set[str] = set()
+        self._counts: Dict[str, int] = dict.fromkeys(
+            ("requests", "errors", "refused_full", "repeats", "retained", "not_requests"), 0
+        )
+
+    # -- life ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen for requests; a broker that is down is no error."""
+        self._stopping = False
+        self._turn = asyncio.Semaphore(self._limit)
+        self._connection.listen(self._on_message, self._on_change)
+        self._connection.subscribe(self._topics.infer_filter, 1)
+        await self._connection.start()
+        if self._heartbeat_s > 0:
+            self._heart = asyncio.get_running_loop().create_task(self._beat(), name="mqtt-heartbeat")
+
+    async def stop(self) -> None:
+        """Take no more requests, finish those at work, say offline, end."""
+        self._stopping = True
+        heart, self._heart = self._heart, None
+        if heart is not None:
+            heart.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await heart
+        await self._finish()
+        if self._connection.connected:
+            payload = json.dumps({"state": "offline", "reason": "stopped", **self._agent.as_json()}).encode()
+            with contextlib.suppress(errors.BrokerError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._connection.publish(self._topics.status, payload, qos=1, retain=True), _GOODBYE_S)
+        await self._connection.stop()
+
+    async def _finish(self) -> None:
+        if self._requests:
+            _done, late = await asyncio.wait(set(self._requests), timeout=_FINISH_S)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=_GOODBYE_S)
+        await self._answers.drained(_GOODBYE_S)
+
+    async def _beat(self) -> None:
+        number = 0
+        while True:
+            await asyncio.sleep(self._heartbeat_s)
+            number += 1
+            if self._connection.connected:
+                self._connection.publish(self._topics.heartbeat, str(number).encode())
+
+    # -- the connection --------------------------------------------------------------------------------
+
+    def _on_change(self, status: PartStatus) -> None:
+        up = self._connection.connected
+        if status.code == "mqtt.client_id_taken" != self._code:
+            self._store.event("mqtt.client_id_taken", "mqtt", code=status.code, args=status.args)
+        self._code = status.code
+        if up and not self._up:
+            self._came_up()
+        elif self._up and not up:
+            self._store.event("mqtt.down", "mqtt", code="mqtt.down", args=status.args, text=str(status.args.get("error", "")))
+        self._up = up
+
+    def _came_up(self) -> None:
+        self._store.event("mqtt.up", "mqtt", code="mqtt.up", args={"version": self._connection.version})
+        payload = json.dumps({"state": "online", **self._agent.as_json(), "since": self._clock.now()}).encode()
+        self._connection.publish(self._topics.status, payload, qos=1, retain=True)
+        self.live.say_again()
+        self._answers.pump()
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    def _on_message(self, message: Message) -> None:
+        target = self._topics.parse_infer(message.topic)
+        if target is None:
+            self._counts["not_requests"] += 1
+            message.ack()
+        elif message.retain:
+            self._retained(message)
+        elif self._stopping and message.qos:
+            return  # not acknowledged: the broker keeps it for the next start
+        else:
+            self._take(read(self._topics, target, message))
+
+    def _retained(self, message: Message) -> None:
+        """A request that lies at the broker would be done again at each connect: never answered."""
+        message.ack()
+        if not message.payload:  # somebody clears the topic
+            return
+        self._counts["retained"] += 1
+        if message.topic in self._retained_topics or len(self._retained_topics) >= _MAX_RETAINED_TOPICS:
+            return
+        self._retained_topics.add(message.topic)
+        self._store.event("mqtt.retained_request", message.topic, code="mqtt.retained_request", args={"topic": message.topic})
+
+    def _take(self, request: MqttRequest) -> None:
+        now = self._clock.monotonic()
+        seen = self._repeats.find(request, now)
+        if seen is not None:
+            self._repeated(request, seen)
+            return
+        self._counts["requests"] += 1
+        refusal = self._no_room(request)
+        if refusal is not None:
+            self._counts["errors"] += 1
+            self._work.refused(request, refusal, now)
+            self._send(request.error(str(refusal)), Seen(now, [request.message.ack]))
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(request, self._repeats.begin(request, now)))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+    def _no_room(self, request: MqttRequest) -> Optional[errors.UnavailableError]:
+        if self._stopping:
+            return errors.Draining("the agent is stopping")
+        # MQTT 5 brokers hold QoS 1 back at receive_maximum; QoS 0, and QoS 1 of older ones, comes as it likes
+        if len(self._requests) < self._limit * (4 if request.message.qos else 2):
+            return None
+        self._counts["refused_full"] += 1
+        return errors.QueueFull("%d MQTT requests wait already; try again later" % len(self._requests))
+
+    def _repeated(self, request: MqttRequest, seen: Seen) -> None:
+        """The same request again: it waits for the answer that is under way, or gets the answer once more."""
+        self._counts["repeats"] += 1
+        if seen.answer is None or not seen.settled:
+            seen.acknowledge.append(request.message.ack)
+        else:
+            self._send(seen.answer, Seen(seen.at, [request.message.ack]))
+
+    async def _serve(self, request: MqttRequest, seen: Seen) -> None:
+        async with self._turn:
+            try:
+                answer = await self._work.answer(request)
+            except asyncio.CancelledError:  # stopped with the request at work: not acknowledged, it comes again
+                self._repeats.forget(request)
+                raise
+        self._repeats.done(request, seen, answer)
+        self._counts["errors"] += 0 if answer.ok else 1
+        self._send(answer, seen)
+
+    def _send(self, answer: Answer, seen: Seen) -> None:
+        """Publish; the request is acknowledged when its answer has arrived at the broker."""
+
+        def acknowledge(_settled: asyncio.Future[None]) -> None:
+            seen.settled = True
+            waiting, seen.acknowledge = seen.acknowledge, []
+            for ack in waiting:
+                ack()
+
+        self._answers.send(answer).add_done_callback(acknowledge)
+
+    # -- for the rooms above ---------------------------------------------------------------------------
+
+    def publish_result(self, camera: str, result: Mapping[str, Any], captured: Optional[Instant] = None) -> bool:
+        """One kept result of a camera, while it is fresh; False when it was too old or could not be sent."""
+        return self.live.result(camera, result, captured)
+
+    def publish_camera_status(self, camera: str, status: Mapping[str, Any]) -> None:
+        """State and code of a camera, retained; published when they change."""
+        self.live.camera_status(camera, status)
+
+    def publish_counts(self, camera: str, counts: Mapping[str, Any]) -> None:
+        """How many of what a camera sees, retained; published when it changes."""
+        self.live.counts(camera, counts)
+
+    def publish_event(self, event: Mapping[str, Any]) -> bool:
+        """One event of the agent, as it happens."""
+        return self.live.event(event)
+
+    def counters(self) -> Dict[str, int]:
+        """Numbers since the start."""
+        answers = {"answers_sent": self._answers.sent, "answers_dropped": self._answers.dropped}
+        answers.update(answers_refused=self._answers.refused, answers_waiting=len(self._answers))
+        return {**self._counts, **answers, **self.live.counters()}
+
+    def status(self) -> Dict[str, Any]:
+        """`mqtt` of `/api/status`."""
+        return {**self._connection.status().as_json(), "protocol": self._connection.version, "counters": self.counters()}
