@@ -126,7 +126,7 @@ class DynamicBatcher:
                 if self.queue.next_waiting():
                     wake = free_at if wake is None else min(wake, free_at)
                 break
-            batch, wait_until = self._next_batch(now)
+            batch, wait_until = self._next_batch(lane.instance, now)
             if batch is None:
                 if wait_until is not None:
                     wake = wait_until if wake is None else min(wake, wait_until)
@@ -146,9 +146,11 @@ class DynamicBatcher:
                 best, best_at = lane, at
         return best, best_at
 
-    def _next_batch(self, now: float) -> Tuple[Optional[Batch[Pending]], Optional[float]]:
+    def _next_batch(self, instance: Instance, now: float) -> Tuple[Optional[Batch[Pending]], Optional[float]]:
         retry = self.queue.retry()
         if retry is not None:
+            if not instance.may_run_alone():
+                return None, None
             self.queue.take([retry])
             return Batch[Pending]([retry], "retry", now), None
         group = self.queue.oldest_group(self.policy.max_batch_size + 1)

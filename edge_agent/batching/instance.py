@@ -14,5 +14,8 @@ class Instance(Protocol):
     def up(self) -> bool:
         """Whether it takes batches."""
 
+    def may_run_alone(self) -> bool:
+        """Whether a batch with reason "retry" can be sent now; if not, the batcher's `room` is called when it can."""
+
     def send(self, batch: Batch[Any], owner: BatchOwner[Any]) -> None:
         """Hands over a batch; never blocks and never calls the owner before it returns."""

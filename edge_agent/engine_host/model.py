@@ -11,6 +11,7 @@ from edge_agent.engine_host.onnx_engine import LoadError, shortened
 from edge_agent.engine_host.tensors import NUMPY_TYPES, Spec
 
 _ENGINES = {"onnxruntime_onnx": onnx_engine.open_engine}
+_DEFAULT_BATCH_SIZE = 4
 _MAX_WARM_UP_BYTES = 1 << 30
 
 
@@ -109,7 +110,10 @@ def _merge_shape(path, role, spec, declared):
 
 
 def _batch_size(path, asked, inputs, outputs, warnings):
-    """The batch size that the graph can do, at most `asked`."""
+    """The batch size that the graph can do, at most `asked`; None asks the file, in Triton's way of completing a config."""
+    if asked is None:
+        dynamic = inputs and all(spec.shape and spec.shape[0] < 0 for spec in inputs + outputs)
+        return _DEFAULT_BATCH_SIZE if dynamic else 0
     if asked < 1:
         return 0
     for spec in inputs:

@@ -9,6 +9,7 @@ Two kinds of channel, both SOCK_SEQPACKET socket pairs:
   `{"id": n, "ok": false, "error": {"code": ..., "text": ...}}`. What a child says unasked has `"event"` and no id.
 * an *instance* channel per model instance: the fixed structs below, never more than MAX_MESSAGE bytes.
 """
+
 import json
 import mmap
 import os
@@ -133,8 +134,13 @@ def pack_execute(batch, requests):
     for request in requests:
         parts.append(
             _REQUEST.pack(
-                len(request.inputs), len(request.outputs), request.flags, request.rows,
-                request.segment, request.offset, request.capacity,
+                len(request.inputs),
+                len(request.outputs),
+                request.flags,
+                request.rows,
+                request.segment,
+                request.offset,
+                request.capacity,
             )  # fmt: skip
         )
         for ref in request.inputs:
@@ -184,7 +190,9 @@ def pack_answers(batch, answers, times):
     for answer in answers:
         packed = _pack_answer(answer)
         if len(packed) > room:
-            text = json.dumps({"code": "engine.result_too_large", "text": "the result takes %d bytes, over %d" % (len(packed), room)})
+            text = json.dumps(
+                {"code": "engine.result_too_large", "text": "the result takes %d bytes, over %d" % (len(packed), room)}
+            )
             packed = _pack_answer(AnswerRef(answer.request, FAILED, (), text.encode()))
         if used + len(packed) > room:
             groups.append([])

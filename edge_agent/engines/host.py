@@ -12,6 +12,7 @@ from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
+from edge_agent.engines.traffic import Traffic
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.processes.child import Child, ChildSpec
 from edge_agent.processes.supervisor import Supervisor, SupervisorState
@@ -47,7 +48,7 @@ class HostedModel:
     @property
     def ready(self) -> bool:
         """Whether every instance takes batches."""
-        return self.error is None and all(instance.up for instance in self.instances)
+        return self.error is None and all(instance.loaded for instance in self.instances)
 
 
 class EngineHost:
@@ -68,7 +69,9 @@ class EngineHost:
         self._clock = clock
         self._on_event = on_event
         self._segments: Dict[int, Segment] = {self.segment.number: self.segment}
+        self._traffic = Traffic()
         self._next_instance = 0
+        self._stopping = False
         self._loading: Optional[asyncio.Lock] = None
         self._supervisor = Supervisor(
             ChildSpec("host:" + options.name, "edge_agent.engine_host.main", python=options.python),
@@ -86,6 +89,7 @@ class EngineHost:
 
     async def stop(self) -> None:
         """Ends the process."""
+        self._stopping = True
         await self._supervisor.stop()
         self._arena.retire(self.segment)
 
@@ -131,6 +135,9 @@ class EngineHost:
                 raise model.error
             if model.report is not None:
                 self.models[order.label] = model
+                for instance in model.instances:
+                    self._traffic.listen(instance.tell_room)
+                    instance.open()
                 return model
 
     def lone_death(self, model: HostedModel) -> None:
@@ -155,6 +162,7 @@ class EngineHost:
             order.label,
             self._arena,
             self.segment,
+            self._traffic,
             self._clock,
             self.options.batch_timeout_s,
             self.options.load_timeout_s,
@@ -177,7 +185,7 @@ class EngineHost:
                     raise
                 finally:
                     theirs.close()
-                model.report = LoadReport.read(reply, model.order.max_batch_size)
+                model.report = LoadReport.read(reply)
                 instance.connect(sock, model.report)
         except errors.ChildRefused as error:
             raise errors.EngineLoadError(str(error), **error.detail) from error
@@ -198,6 +206,11 @@ class EngineHost:
                 await child.attach(segment, writable=segment is self.segment)
             for model in [model for model in self.models.values() if model.error is None]:
                 await self._reload(child, model)
+        for model in self.models.values():
+            for instance in model.instances:
+                if model.error is None:
+                    instance.open()
+            self.on_change(model)
         self._on_event("engine_host.up", self.options.name, "")
 
     async def _reload(self, child: Child, model: HostedModel) -> None:
@@ -208,7 +221,6 @@ class EngineHost:
         except errors.ChildGone as error:
             self._count_death(model, str(error))
             raise
-        self.on_change(model)
 
     def _on_child_down(self, reason: str, reaped: bool) -> None:
         """The process ended: everything in flight is lost; its slots come back only if it was reaped."""
@@ -217,11 +229,14 @@ class EngineHost:
             self._segments.pop(self.segment.number, None)
             self.segment = self._arena.segment("host:" + self.options.name)
             self._segments[self.segment.number] = self.segment
+        self._traffic.reset()
         for model in list(self.models.values()):
             for instance in model.instances:
                 instance.disconnect(reason, reaped)
                 instance.use_segment(self.segment)
             self.on_change(model)
+        if self._stopping:
+            return
         _log.warning("engine host %s ended: %s", self.options.name, reason, extra={"code": "engine_host.died"})
         self._on_event("engine_host.down", self.options.name, reason)
 

@@ -16,6 +16,7 @@ from edge_agent.domain.tensors import DataType, Lease, Tensor
 from edge_agent.engine_host import wire
 from edge_agent.engines.batch import Answer, Batch, BatchOwner, Outcome, Ran
 from edge_agent.engines.load import LoadReport
+from edge_agent.engines.traffic import Traffic
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.processes.channel import Channel
 
@@ -45,6 +46,7 @@ class EngineInstance:
         label: str,
         arena: Arena,
         segment: Segment,
+        traffic: Traffic,
         clock: Clock,
         batch_timeout_s: float,
         load_timeout_s: float,
@@ -55,6 +57,8 @@ class EngineInstance:
         self.on_up: Callable[[], None] = lambda: None
         self._arena = arena
         self._segment = segment
+        self._traffic = traffic
+        self._open = False
         self._clock = clock
         self._batch_timeout_s = batch_timeout_s
         self._load_timeout_s = load_timeout_s
@@ -71,16 +75,33 @@ class EngineInstance:
 
     @property
     def up(self) -> bool:
+        """Whether it takes ordinary batches: its host runs, has all its models, and nothing runs alone there."""
+        return self._open and self._channel is not None and self._traffic.open
+
+    @property
+    def loaded(self) -> bool:
         """Whether its host runs and has the model."""
-        return self._channel is not None
+        return self._open and self._channel is not None
+
+    def may_run_alone(self) -> bool:
+        """Whether a batch that must run alone can be sent now; if not, `on_up` is called when it can."""
+        return self.loaded and self._traffic.may_run_alone()
 
     def connect(self, sock: socket.socket, report: LoadReport) -> None:
-        """Its host has loaded the model; batches may come. The socket is this instance's from now on."""
+        """Its host has loaded the model; batches may come after open(). The socket is this instance's from now on."""
         self._report = report
         self._input_index = {spec.name: index for index, spec in enumerate(report.inputs)}
         self._output_index = {spec.name: index for index, spec in enumerate(report.outputs)}
         self._shapes_run.clear()
         self._channel = Channel(sock, self._on_message, self._on_closed)
+
+    def open(self) -> None:
+        """The host has loaded all that it should: batches may come."""
+        self._open = True
+        self.on_up()
+
+    def tell_room(self) -> None:
+        """The host takes batches again."""
         self.on_up()
 
     def use_segment(self, segment: Segment) -> None:
@@ -96,6 +117,7 @@ class EngineInstance:
     def disconnect(self, reason: str, reaped: bool) -> None:
         """The host ended. Slots come back only if it was reaped: a killed child that does not go may still write."""
         self._on_closed()
+        self._open = False
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -122,6 +144,7 @@ class EngineInstance:
         held = [lease.retain() for item in batch.items for lease in _leases(item.request)]
         sent = _Sent(self._next_number, batch, owner, held, budget, shapes)
         self._sent[sent.number] = sent
+        self._traffic.began(batch.reason == "retry")
         if len(self._sent) == 1:
             self._begin_head()
         try:
@@ -163,6 +186,7 @@ class EngineInstance:
         if self._sent.pop(sent.number, None) is not None:
             self._let_go(sent)
             sent.owner.lost(sent.batch, "its channel is closed")
+            self._traffic.ended()
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
@@ -189,6 +213,7 @@ class EngineInstance:
         times = sent.times or wire.Times(True)
         self._let_go(sent)
         sent.owner.finished(sent.batch, Ran(times.input_ns / 1e9, times.infer_ns / 1e9, times.output_ns / 1e9))
+        self._traffic.ended()
 
     def _answer(self, sent: _Sent, ref: wire.AnswerRef) -> Answer:
         extra = sent.extra.pop(ref.request, None)

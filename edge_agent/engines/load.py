@@ -18,7 +18,7 @@ class LoadOrder:
     path: str  #: the model file
     directory: str  #: the model's folder in the repository (Python decoders lie there)
     threads: int
-    max_batch_size: int  #: 0: the model has no batch dimension
+    max_batch_size: Optional[int]  #: 0: the model has no batch dimension; None: as the file says
     inputs: Tuple[TensorSpec, ...] = ()  #: as configured; empty where the model file tells
     outputs: Tuple[TensorSpec, ...] = ()
     decode: Optional[Mapping[str, Any]] = None
@@ -58,12 +58,12 @@ class LoadReport:
     warnings: Tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, reply: Mapping[str, Any], asked_batch_size: int) -> LoadReport:
+    def read(cls, reply: Mapping[str, Any]) -> LoadReport:
         """The report out of the host's reply."""
         return cls(
             inputs=tuple(_spec(fields) for fields in reply["inputs"]),
             outputs=tuple(_spec(fields) for fields in reply["outputs"]),
-            max_batch_size=int(reply.get("max_batch_size", asked_batch_size)),
+            max_batch_size=int(reply["max_batch_size"]),
             load_ms=int(reply.get("load_ms", 0)),
             warnings=tuple(reply.get("warnings", ())),
         )

@@ -79,6 +79,13 @@ class Detector:
         self._sink = sink
         self._clock = clock
 
+    async def start(self) -> None:
+        """Nothing yet: the image child starts with the first picture."""
+
+    async def stop(self) -> None:
+        """Ends the image child."""
+        await self._images.stop()
+
     async def detect(
         self,
         name: str,

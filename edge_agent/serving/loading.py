@@ -21,8 +21,6 @@ from edge_agent.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
-#: largest batch of a model whose config and file leave it open (Triton's auto-complete default)
-_DEFAULT_MAX_BATCH_SIZE = 4
 _SERVED_PLATFORMS = ("onnxruntime_onnx",)
 
 
@@ -78,9 +76,7 @@ class Loader:
         assert hosted.report is not None
         for warning in hosted.report.warnings:
             _log.warning("model %s: %s", version.label, warning, extra={"code": "model.warning"})
-        configured = version.config.max_batch_size
-        found = hosted.report.max_batch_size
-        version.max_batch_size = found if configured is not None else (found if found > 1 else 0)
+        version.max_batch_size = hosted.report.max_batch_size
         version.loaded(host, hosted, self._batcher(version, host, hosted))
         self._metrics.model_loaded(version.name, version.version, hosted.report.load_ms / 1e3)
         version.become(State.OK)
@@ -98,7 +94,7 @@ class Loader:
 
     def _order(self, version: ServedVersion, host_name: str) -> LoadOrder:
         config = version.config
-        size = config.max_batch_size if config.max_batch_size is not None else _DEFAULT_MAX_BATCH_SIZE
+        batched = config.max_batch_size != 0
         return LoadOrder(
             model=version.name,
             version=version.version,
@@ -106,9 +102,9 @@ class Loader:
             path=str(version.entry.path),
             directory=str(version.entry.path.parent.parent),
             threads=self._threads(host_name),
-            max_batch_size=size,
-            inputs=tuple(spec.spec(size > 0) for spec in config.input),
-            outputs=tuple(spec.spec(size > 0) for spec in config.output),
+            max_batch_size=config.max_batch_size,
+            inputs=tuple(spec.spec(batched) for spec in config.input),
+            outputs=tuple(spec.spec(batched) for spec in config.output),
             decode=config.decode_json(),
             instances=config.instances,
         )

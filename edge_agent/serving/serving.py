@@ -46,6 +46,7 @@ class Serving:
         self._loader.on_change = self._on_hosted_change
         self._tasks = Tasks()
         self._scanned = False
+        self._loads: List[asyncio.Task[None]] = []
         self._draining = False
         self._in_flight = 0
         self._idle: Optional[asyncio.Event] = None  #: set when the last request ends after drain()
@@ -60,10 +61,8 @@ class Serving:
         for entry in entries:
             self._add(entry)
         self._metrics.watch_pending(self._pending)
+        self._loads = [self._tasks.spawn(self._load(version), "load:" + version.label) for version in self._all()]
         self._scanned = True
-        for versions in self._models.values():
-            for version in versions.values():
-                self._tasks.spawn(self._load(version), "load:" + version.label)
 
     def _add(self, entry: ModelEntry) -> None:
         if not self._section.wants(entry.name):
@@ -86,6 +85,11 @@ class Serving:
         self._journal.model_version(version.name, version.version, version.platform, sha256, state, load_ms, text)
         kind = "model.loaded" if state == "ready" else "model.failed"
         self._journal.event(kind, version.label, code=version.part.code, args=version.part.args, text=text)
+
+    async def settled(self) -> None:
+        """Returns once every model asked for at start is loaded or has failed."""
+        if self._loads:
+            await asyncio.wait(self._loads)
 
     def drain(self) -> None:
         """New requests are refused from now on; those in flight end."""

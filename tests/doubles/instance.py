@@ -24,6 +24,9 @@ class FakeInstance:
         self.fails: Callable[[str], bool] = lambda request_id: False
         self._task: Optional[asyncio.Task[None]] = None
 
+    def may_run_alone(self) -> bool:
+        return not self.held
+
     def send(self, batch: Batch[Any], owner: BatchOwner[Any]) -> None:
         self.ran.append([item.request.id for item in batch.items])
         self.reasons.append(batch.reason)

@@ -1,0 +1,1 @@
+"""The agent: the only place that knows every room."""
