@@ -20,7 +20,6 @@ from edge_agent.errors import ConfigError
 from edge_agent.serving.repository import ModelEntry, scan
 
 NAME = "check"
-HELP = "validate the configuration and the model repository"
 
 _BAD_CONFIG = 78
 

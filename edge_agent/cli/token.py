@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import List
 
 from edge_agent.access.roles import Role
@@ -14,7 +15,6 @@ from edge_agent.domain.clock import Clock
 from edge_agent.errors import ConfigError, InvalidRequest
 
 NAME = "token"
-HELP = "add, list or revoke access tokens"
 
 _FAILED = 1
 _BAD_CONFIG = 78
@@ -22,13 +22,17 @@ _BAD_CONFIG = 78
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`add NAME --role ROLE`, `list`, `revoke NAME`."""
-    actions = parser.add_subparsers(dest="action", metavar="add|list|revoke", required=True)
+    actions = parser.add_subparsers(
+        dest="action", metavar="add|list|revoke", required=True, parser_class=argparse.ArgumentParser
+    )
     add = actions.add_parser("add", help="make a token and print it, once")
     add.add_argument("name", metavar="NAME", help="who it is for, as seen in the log of events")
     add.add_argument("--role", required=True, choices=[role.value for role in Role], help="what it allows")
     actions.add_parser("list", help="names, roles and when each was last used")
     revoke = actions.add_parser("revoke", help="end a token at once, for a running agent too")
     revoke.add_argument("name", metavar="NAME", help="name of the token")
+    for action in actions.choices.values():  # so that it may stand at the end of the line, too
+        action.add_argument("-c", "--config", type=Path, metavar="PATH", default=argparse.SUPPRESS, help="configuration file")
 
 
 def run(args: argparse.Namespace) -> int:

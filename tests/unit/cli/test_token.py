@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 from typing import Callable, Tuple
 
@@ -91,3 +93,13 @@ def test_a_broken_configuration_and_a_damaged_file_exit_78(run: Run, config: Pat
     code, _, err = run("list")
     assert code == 78
     assert "did you mean port?" in err
+
+
+@pytest.mark.parametrize(
+    "order", ["-c {c} token add me --role admin", "token -c {c} add me --role admin", "token add me --role admin -c {c}"]
+)
+def test_the_configuration_may_stand_anywhere_on_the_line(config: Path, order: str) -> None:
+    command = [sys.executable, "-m", "edge_agent", *order.format(c=config).split()]
+    done = subprocess.run(command, capture_output=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.split()) == 1

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 
+from edge_agent.config import environment
 from edge_agent.config.load import load_config
 
 
@@ -71,3 +72,13 @@ def test_a_line_end_in_a_value_brings_in_no_second_key(write: Any, faults_of: An
 def test_variables_can_make_the_cameras(write: Any) -> None:
     variables = {"EDGE_AGENT__CAMERAS": '[{name = "a", source = "x.mp4", model = "m"}]'}
     assert load_config(write("config_version = 1"), variables).cameras[0].name == "a"
+
+
+def test_what_was_put_where_is_told() -> None:
+    tables: Dict[str, Any] = {"http": {"port": 1}}
+    overrides, faults = environment.apply(tables, {"EDGE_AGENT__HTTP__PORT": "0x10", "OTHER": "1"})
+    assert faults == []
+    assert overrides == [environment.Override("EDGE_AGENT__HTTP__PORT", "0x10", ("http", "port"))]
+    assert tables == {"http": {"port": 16}}
+    environment.as_text(tables, overrides[0])
+    assert tables == {"http": {"port": "0x10"}}
