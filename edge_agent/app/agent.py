@@ -83,7 +83,7 @@ class Agent:
     def _http(self) -> HttpSection:
         """`[http]` as it may be served: other machines are let in only when there is a token to ask for."""
         http = self._config.http
-        if is_loopback(http.host) or not self._tokens.empty:
+        if is_loopback(http.host) or not self._tokens.empty():
             return http
         if not (self._config.agent.state_dir / FILE_NAME).exists():
             what = "%s can be reached from other machines, and there is no token yet" % http.host

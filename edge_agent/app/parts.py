@@ -26,6 +26,7 @@ from edge_agent.domain.clock import Clock
 from edge_agent.domain.results import Result
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.pipelines.camera import CameraPipeline
+from edge_agent.pipelines.mqtt import MqttPipeline
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.detect import Detector
 from edge_agent.serving.serving import Serving
@@ -76,7 +77,10 @@ class Parts:
         self.images = ImageChild(self.arena, clock, config.vision.python)
         self.serving = Serving(config.models, config.hosts, self.arena, clock, self.metrics, self.store)
         self.detector = Detector(self.serving, self.images, self.store, clock)
-        self.mqtt = brokerage.make(self) if config.mqtt is not None else None
+        self.mqtt: Optional[MqttPipeline] = None
+        if config.mqtt is not None:
+            agent = brokerage.info(self.agent_id, config.agent.title)
+            self.mqtt = brokerage.make(config.mqtt, agent, self.serving, self.detector, self.store, clock)
         self.cameras: Dict[str, CameraPipeline] = {section.name: self._camera(section) for section in config.cameras}
         self.last_used = LastUsed(tokens)
         self.watchdog = Watchdog(manager, self.store.progress)
@@ -157,7 +161,7 @@ class Parts:
 
     def _publish_result(self, camera: str, result: Result) -> None:
         if self.mqtt is not None:
-            self.mqtt.publish_result(camera, result)
+            brokerage.tell_result(self.mqtt, camera, result)
 
     def _camera_changed(self, name: str, status: PartStatus) -> None:
         kind = {State.OK: "camera.up", State.FAILED: "camera.down"}.get(status.state)

@@ -53,7 +53,7 @@ def _clock(clock: Clock) -> Dict[str, Any]:
 
 
 def _overall(body: Mapping[str, Any]) -> State:
-    """ok when every part that is wanted is ok; a failed part degrades the agent, which goes on without it."""
+    """Ok when every part that is wanted is ok; a failed part degrades the agent, which goes on without it."""
     listed: Sequence[Any] = [value if isinstance(value, list) else [value] for value in body.values()]
     states: List[str] = [part["state"] for parts in listed for part in parts]
     return State.OK if set(states) <= {"ok", "off"} else State.DEGRADED

@@ -102,7 +102,7 @@ class Store(Protocol):
     def request_done(self, record: RequestRecord) -> None:
         """One request ended."""
 
-    def event(self, kind: str, subject: str = "", *, code: str = "", args: Mapping[str, Any] = {}, text: str = "") -> None:
+    def event(self, kind: str, subject: str = "", *, code: str = "", args: Mapping[str, Any] = {}, text: str = "") -> object:
         """Something worth telling happened."""
 
 

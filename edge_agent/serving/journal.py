@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Protocol
+from typing import Any, Mapping, Optional, Protocol
 
 from edge_agent.domain.requests import InferRequest, Timing
 from edge_agent.domain.results import RequestRecord
@@ -15,11 +15,19 @@ class Journal(Protocol):
         """One request ended."""
 
     def event(
-        self, kind: str, subject: str = "", actor: str = "self", code: str = "", args: Mapping[str, Any] = {}, text: str = ""
-    ) -> None:
+        self,
+        kind: str,
+        subject: str = "",
+        actor: str = "self",
+        code: str = "",
+        args: Optional[Mapping[str, Any]] = None,
+        text: str = "",
+    ) -> object:
         """Something worth telling happened."""
 
-    def model_version(self, name: str, version: str, platform: str, sha256: str, state: str, load_ms: int, error: str) -> None:
+    def model_version(
+        self, name: str, version: str, platform: str, sha256: str, state: str, load_ms: int, error: str
+    ) -> object:
         """A version's state changed."""
 
 
