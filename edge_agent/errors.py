@@ -27,6 +27,7 @@ EdgeAgentError
         Forbidden             a token whose role does not allow this
     CameraError               SourceUnavailable: no picture to be had
     BrokerError               MQTT connection or publish
+    ListenError               an address that the agent should serve cannot be had
         PublishRefused        the broker does not take this message, now or later
     StoreError                the database
         StoreFull             no room on disk for the row
@@ -218,6 +219,12 @@ class PublishRefused(BrokerError):
     """The broker does not take this message."""
 
     code = "mqtt.refused"
+
+
+class ListenError(EdgeAgentError):
+    """The agent cannot listen there."""
+
+    code = "http.port_taken"
 
 
 class StoreError(EdgeAgentError):

@@ -1,0 +1,74 @@
+"""Bodies of answers: JSON, errors, compression."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import zlib
+from typing import Any, Dict, Mapping, Optional
+
+from aiohttp import web
+
+SERVER = "edge-agent"
+#: smaller bodies are sent as they are
+_WORTH_COMPRESSING = 256
+#: larger ones are compressed on a thread: zlib lets the loop run meanwhile
+_INLINE_BYTES = 65_536
+_LEVEL = 1
+_CODINGS = ("gzip", "deflate", "identity")  #: the first wins a tie
+
+
+def json_bytes(value: Any) -> bytes:
+    """Compact JSON."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def json_response(value: Any, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    return web.Response(body=json_bytes(value), status=status, content_type="application/json")
+
+
+def error_response(status: int, text: str, headers: Optional[Mapping[str, str]] = None) -> web.Response:
+    """`{"error": text}`, as every error of this server looks."""
+    return web.Response(body=json_bytes({"error": text}), status=status, content_type="application/json", headers=headers)
+
+
+def choose_coding(accepted: str) -> str:
+    """gzip, deflate or identity, by the quality values of an Accept-Encoding header."""
+    if not accepted:
+        return "identity"
+    qualities: Dict[str, float] = {}
+    for item in accepted.lower().split(","):
+        coding, _, parameter = item.strip().partition(";")
+        qualities[coding.strip()] = _quality(parameter)
+    rest = qualities.get("*", 0.0)
+    return max(_CODINGS, key=lambda coding: qualities.get(coding, rest if coding != "identity" else 0.001))
+
+
+def _quality(parameter: str) -> float:
+    name, _, value = parameter.strip().partition("=")
+    if name.strip() != "q":
+        return 1.0
+    try:
+        return min(max(float(value), 0.0), 1.0)
+    except ValueError:
+        return 0.0
+
+
+def _compress(body: bytes, coding: str) -> bytes:
+    return gzip.compress(body, _LEVEL) if coding == "gzip" else zlib.compress(body, _LEVEL)
+
+
+async def coded_response(body: bytes, content_type: str, headers: Mapping[str, str], accepted: str) -> web.Response:
+    """An answer in the coding that the client likes best."""
+    coding = choose_coding(accepted) if len(body) >= _WORTH_COMPRESSING else "identity"
+    if coding == "identity":
+        return web.Response(body=body, content_type=content_type, headers=headers)
+    if len(body) <= _INLINE_BYTES:
+        packed = _compress(body, coding)
+    else:
+        packed = await asyncio.get_running_loop().run_in_executor(None, _compress, body, coding)
+    return web.Response(
+        body=packed, content_type=content_type, headers={**headers, "Content-Encoding": coding, "Vary": "Accept-Encoding"}
+    )

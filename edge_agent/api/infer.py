@@ -1,0 +1,124 @@
+"""`POST /v2/models/NAME/infer`."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+from aiohttp import web
+
+from edge_agent.access.gate import Actor
+from edge_agent.api.answers import coded_response
+from edge_agent.api.bodies import Body, BodyMemory
+from edge_agent.api.intake import Intake
+from edge_agent.api.middleware import ACTOR
+from edge_agent.api.services import Served, Services
+from edge_agent.domain.requests import InferRequest
+from edge_agent.domain.results import RequestRecord
+from edge_agent.errors import Draining, EdgeAgentError, ModelNotFound
+from edge_agent.kserve import codec
+
+HEADER = "Inference-Header-Content-Length"
+_JSON = "application/json"
+_BINARY = "application/octet-stream"
+
+
+class InferHandler:
+    """Body to slots, infer, slots to body. JSON and binary, plain and compressed."""
+
+    def __init__(self, services: Services, memory: BodyMemory) -> None:
+        self._services = services
+        self._memory = memory
+
+    async def infer(self, request: web.Request) -> web.Response:
+        """Runs one request; its slots are given back however it ends."""
+        actor: Actor = request[ACTOR]
+        source = "http/" + actor.name
+        received_at, started = self._services.clock.now(), self._services.clock.monotonic()
+        intake: Optional[Intake] = None
+        try:
+            try:
+                served = self._lookup(request)
+                header_length = codec.parse_header_length(request.headers.get(HEADER))
+                body = Body(request, self._services.http.max_body_bytes, self._memory)
+                intake = Intake(self._services.serving, served, body)
+                await intake.receive(header_length)
+            except EdgeAgentError as error:
+                self._note_refused(request, intake, source, received_at, started, error)
+                _name(error, intake)
+                raise
+            try:
+                payload, head_bytes = await self._run(served, intake, source)
+            except EdgeAgentError as error:
+                _name(error, intake)
+                raise
+        finally:
+            if intake is not None:
+                intake.release()
+        headers = {HEADER: str(head_bytes)} if head_bytes < len(payload) else {}
+        content_type = _BINARY if headers else _JSON
+        return await coded_response(payload, content_type, headers, request.headers.get("Accept-Encoding", ""))
+
+    def _lookup(self, request: web.Request) -> Served:
+        if self._services.draining():
+            raise Draining("Server exiting")
+        return self._services.serving.lookup(request.match_info["model"], request.match_info.get("version"))
+
+    async def _run(self, served: Served, intake: Intake, source: str) -> Tuple[bytes, int]:
+        """The answer's bytes and how many of them are JSON. They are a copy: a slow client must not hold a slot."""
+        parsed = intake.parsed
+        assert parsed is not None
+        assert intake.lease is not None
+        asked = InferRequest(
+            served.name,
+            parsed.tensors(intake.lease),
+            served.version,
+            outputs=tuple(part.name for part in parsed.outputs),
+            room=intake.room,
+            id=parsed.id,
+            source=source,
+            priority=parsed.priority,
+            timeout_us=parsed.timeout_us,
+            parameters=parsed.parameters,
+        )
+        response = await self._services.serving.infer(asked)
+        try:
+            head, binaries = codec.encode_infer(response, parsed, served.config.labels, served.max_batch_size > 0)
+            return (b"".join([head, *binaries]) if binaries else head), len(head)
+        finally:
+            response.release()
+
+    def _note_refused(
+        self,
+        request: web.Request,
+        intake: Optional[Intake],
+        source: str,
+        received_at: str,
+        started: float,
+        error: EdgeAgentError,
+    ) -> None:
+        """A row for a request that never reached a model."""
+        if isinstance(error, ModelNotFound):
+            return  # the names of unknown models are the caller's to choose: they would fill the table
+        parsed = intake.parsed if intake is not None else None
+        self._services.store.request_done(
+            RequestRecord(
+                request_id=parsed.id if parsed is not None else "",
+                model=request.match_info["model"],
+                version=request.match_info.get("version", ""),
+                source=source,
+                received_at=received_at,
+                input_bytes=request.content_length or 0,
+                batch_size=0,
+                queue_us=0,
+                compute_us=0,
+                total_us=int((self._services.clock.monotonic() - started) * 1e6),
+                status=error.code,
+                error=str(error),
+            )
+        )
+
+
+def _name(error: EdgeAgentError, intake: Optional[Intake]) -> None:
+    """Puts the request's id in front of the error's text, once there is one."""
+    if intake is not None and intake.parsed is not None:
+        error.args = (codec.prefixed(str(error), intake.parsed.id),)

@@ -1,0 +1,105 @@
+"""`/api/openapi.json`, made of the routes that exist."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Protocol, Sequence, Tuple
+
+from edge_agent.api.answers import json_bytes
+
+_NAMES = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
+_QUERY: Dict[str, Dict[str, Any]] = {
+    "since": {"type": "string", "description": "RFC 3339, or 15m, 1h, 2d ago"},
+    "until": {"type": "string", "description": "like since"},
+    "source": {
+        "type": "string",
+        "description": "camera/NAME, http/NAME, mqtt/MODEL; with detect: keep the result under this name",
+    },
+    "model": {"type": "string"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "cursor": {"type": "string", "description": "`next` of the page before"},
+    "boxes": {"type": "string", "enum": ["0", "1"], "description": "1 draws what was seen"},
+    "min_score": {"type": "number", "minimum": 0, "maximum": 1},
+}
+_ERROR = {
+    "description": "What is wrong, with what, and what to do",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+}
+
+
+class Described(Protocol):
+    """A route, as the document sees it."""
+
+    @property
+    def method(self) -> str:
+        """GET, POST."""
+
+    @property
+    def path(self) -> str:
+        """With `{name}` or `{name:pattern}`."""
+
+    @property
+    def permission(self) -> Any:
+        """None: no token needed."""
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+
+    @property
+    def answers(self) -> str:
+        """Content type of a 200."""
+
+    @property
+    def takes(self) -> Tuple[str, ...]:
+        """Content types of the body."""
+
+    @property
+    def query(self) -> Tuple[str, ...]:
+        """Names of query parameters."""
+
+    @property
+    def is_api(self) -> bool:
+        """Whether to describe it."""
+
+
+def openapi_path(path: str) -> str:
+    """A router's path without patterns."""
+    return _NAMES.sub(r"{\1}", path)
+
+
+def openapi_document(routes: Sequence[Described], version: str) -> bytes:
+    """The document as JSON."""
+    paths: Dict[str, Dict[str, Any]] = {}
+    for route in routes:
+        if route.is_api:
+            paths.setdefault(openapi_path(route.path), {})[route.method.lower()] = _operation(route)
+    schemas = {"Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}}
+    schemes = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
+    return json_bytes(
+        {
+            "openapi": "3.0.3",
+            "info": {"title": "edge-agent", "version": version},
+            "paths": paths,
+            "components": {"schemas": schemas, "securitySchemes": schemes},
+        }
+    )
+
+
+def _operation(route: Described) -> Dict[str, Any]:
+    described: Dict[str, Any] = {
+        "summary": route.summary,
+        "parameters": _parameters(route),
+        "responses": {"200": {"description": "OK", "content": {route.answers: {}}}, "default": _ERROR},
+        "security": [] if route.permission is None else [{"bearer": []}, {"basic": []}],
+    }
+    if route.takes:
+        described["requestBody"] = {"required": True, "content": {kind: {} for kind in route.takes}}
+    return described
+
+
+def _parameters(route: Described) -> List[Dict[str, Any]]:
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in _NAMES.findall(route.path)
+    ]
+    return in_path + [{"name": name, "in": "query", "schema": _QUERY[name]} for name in route.query]

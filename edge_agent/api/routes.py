@@ -1,0 +1,151 @@
+"""Every address of the API in one table: the router, the access checks and the OpenAPI document are made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Awaitable, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union
+
+from aiohttp import web
+
+from edge_agent import errors
+from edge_agent.access.roles import Permission
+from edge_agent.api.access import AccessCheck
+from edge_agent.api.agent import AgentHandlers, codes_json
+from edge_agent.api.bodies import BodyMemory
+from edge_agent.api.connections import connection_of
+from edge_agent.api.detect import FORM, PICTURES, DetectHandler
+from edge_agent.api.infer import InferHandler
+from edge_agent.api.lists import KINDS, PARAMETERS, ListHandlers
+from edge_agent.api.middleware import ACTOR, STATUS_OVERRIDES
+from edge_agent.api.openapi import openapi_document
+from edge_agent.api.pages import document, load_pages, page_handler
+from edge_agent.api.services import Services
+from edge_agent.api.v2 import KserveHandlers
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Needs = Union[Permission, None, Callable[[web.Request], Permission]]
+
+_JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method and path, what it needs and what it is."""
+
+    method: str
+    path: str
+    handler: Handler
+    permission: Needs  #: None: no token needed
+    summary: str
+    answers: str = _JSON  #: content type of a 200
+    takes: Tuple[str, ...] = ()  #: content types of the body
+    query: Tuple[str, ...] = ()
+    statuses: Mapping[Type[Exception], int] = field(default_factory=dict)  #: where it differs from the one table
+
+    @property
+    def is_api(self) -> bool:
+        """Whether the OpenAPI document describes it; the page's files are no API."""
+        return self.path.startswith(("/v2", "/api", "/metrics"))
+
+
+def build_routes(services: Services) -> List[Route]:
+    """All routes, those of the page and of the document about them included."""
+    memory = BodyMemory(2 * services.http.max_body_bytes)
+    routes = [*_kserve(services, memory), *_agent(services, memory), *_lists(services)]
+    routes.append(_fixed("/api/codes.json", codes_json(), "Reason and cure of every code, in every language"))
+    routes.extend(_pages())
+    about = Route("GET", "/api/openapi.json", _nothing, None, "This document")
+    described = openapi_document([*routes, about], services.version)
+    return [*routes, _fixed(about.path, described, about.summary)]
+
+
+async def _nothing(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPNotFound
+
+
+def _kserve(services: Services, memory: BodyMemory) -> List[Route]:
+    kserve, infer = KserveHandlers(services), InferHandler(services, memory)
+    routes = [
+        Route("GET", "/v2", kserve.server, Permission.INFER, "Server metadata"),
+        Route("GET", "/v2/health/live", kserve.live, None, "Whether the process answers"),
+        Route("GET", "/v2/health/ready", kserve.ready, None, "Whether models are loaded"),
+    ]
+    for base in ("/v2/models/{model}", r"/v2/models/{model}/versions/{version:\d+}"):
+        routes += [
+            Route("GET", base, kserve.model, Permission.INFER, "Model metadata"),
+            Route("GET", base + "/ready", kserve.model_ready, Permission.INFER, "Whether the model takes requests"),
+            Route("GET", base + "/config", kserve.model_config, Permission.INFER, "Model configuration"),
+            Route(
+                "POST", base + "/infer", infer.infer, Permission.INFER, "Inference, JSON or binary tensors",
+                takes=(_JSON, "application/octet-stream"), statuses={errors.PayloadTooLarge: 400},  # as Triton answers
+            ),
+        ]  # fmt: skip
+    return routes
+
+
+def _agent(services: Services, memory: BodyMemory) -> List[Route]:
+    agent, detect = AgentHandlers(services), DetectHandler(services, memory)
+    metrics = [
+        Route("GET", path, agent.metrics, Permission.METRICS, "Prometheus metrics", "text/plain")
+        for path in ("/metrics", "/metrics/")
+    ]
+    return [
+        *metrics,
+        Route("GET", "/api/status", agent.status, Permission.STATUS, "Every part with its state and why"),
+        Route("GET", "/api/cameras", agent.cameras, Permission.STATUS, "The cameras"),
+        Route(
+            "GET", "/api/cameras/{camera}/snapshot.jpg", agent.snapshot, Permission.PICTURES, "The newest inferred frame",
+            "image/jpeg", query=("boxes",),
+        ),
+        Route(
+            "POST", "/api/models/{model}/detect", detect.detect, detect.permission, "Decoded results for one picture",
+            takes=(*PICTURES, FORM), query=("source", "min_score"), statuses={errors.StoreError: 507},  # nothing pretended
+        ),
+    ]  # fmt: skip
+
+
+def _lists(services: Services) -> List[Route]:
+    lists = ListHandlers(services)
+    return [
+        Route(
+            "GET", "/api/" + kind, lists.handler(kind), Permission.RESULTS, "Rows of %s, newest first" % kind, query=PARAMETERS
+        )
+        for kind in KINDS
+    ]
+
+
+def _fixed(path: str, body: bytes, summary: str) -> Route:
+    return Route("GET", path, page_handler(document(body, path)), None, summary)
+
+
+def _pages() -> List[Route]:
+    """The page at `/`, its files beside it; they hold no data and need no token."""
+    pages = load_pages()
+    routes = [
+        Route("GET", "/" + name, page_handler(page), None, "Page file", page.content_type) for name, page in pages.items()
+    ]
+    if "index.html" in pages:
+        routes.append(Route("GET", "/", page_handler(pages["index.html"]), None, "The status page", "text/html"))
+    return routes
+
+
+def add_routes(app: web.Application, routes: List[Route], access: AccessCheck) -> None:
+    """Puts the routes behind their access checks into the router."""
+    for route in routes:
+        handler = _guarded(route, access)
+        if route.method == "GET":
+            app.router.add_get(route.path, handler)
+        else:
+            app.router.add_route(route.method, route.path, handler)
+
+
+def _guarded(route: Route, access: AccessCheck) -> Handler:
+    overrides: Dict[Type[Exception], int] = dict(route.statuses)
+
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        request[STATUS_OVERRIDES] = overrides
+        needs: Optional[Permission] = route.permission(request) if callable(route.permission) else route.permission
+        request[ACTOR] = await access.actor(request, connection_of(request), needs)
+        return await route.handler(request)
+
+    return guarded

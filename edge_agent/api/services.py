@@ -1,0 +1,154 @@
+"""What the API needs of the rooms below: handed in, never looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, TypeVar, Union
+
+from prometheus_client import CollectorRegistry
+
+from edge_agent.access.gate import Gate
+from edge_agent.config.http import HttpSection
+from edge_agent.domain.clock import Clock
+from edge_agent.domain.requests import InferRequest, InferResponse
+from edge_agent.domain.results import RequestRecord
+from edge_agent.domain.tensors import Lease, TensorSpec
+from edge_agent.kserve.metadata import ModelSettings
+
+Answer = TypeVar("Answer")
+
+
+class ServedSettings(ModelSettings, Protocol):
+    """A model's configuration, as far as the API looks into it."""
+
+    @property
+    def labels(self) -> Tuple[str, ...]:
+        """Names of the classes by index."""
+
+
+class Served(Protocol):
+    """A ready version of a model."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+
+    @property
+    def version(self) -> str:
+        """Digits."""
+
+    @property
+    def platform(self) -> str:
+        """onnxruntime_onnx, tensorrt_plan, python."""
+
+    @property
+    def max_batch_size(self) -> int:
+        """0 for a model that does not batch."""
+
+    @property
+    def inputs(self) -> Tuple[TensorSpec, ...]:
+        """Inputs, batch dimension included."""
+
+    @property
+    def outputs(self) -> Tuple[TensorSpec, ...]:
+        """Outputs likewise."""
+
+    @property
+    def config(self) -> ServedSettings:
+        """The rest of its configuration."""
+
+
+class ServingDoor(Protocol):
+    """serving.serving.Serving, as the API uses it."""
+
+    def lookup(self, name: str, version: Optional[str] = None) -> Served:
+        """The version that answers now. ModelNotFound, ModelNotReady."""
+
+    def versions(self, name: str) -> List[str]:
+        """Versions of a model."""
+
+    def is_ready(self, name: str, version: Optional[str] = None) -> bool:
+        """Whether it takes requests."""
+
+    def ready(self) -> bool:
+        """Whether every model asked for is loaded or has failed with a reason."""
+
+    async def reserve(
+        self, name: str, version: Optional[str], input_bytes: int, timeout_s: float = 1.0
+    ) -> Tuple[Lease, Optional[Lease]]:
+        """Slots for a request's tensors and its outputs."""
+
+    async def infer(self, request: InferRequest) -> InferResponse:
+        """Runs one request."""
+
+
+class Detection(Protocol):
+    """What the detector answers."""
+
+    def as_json(self) -> Dict[str, Any]:
+        """The body of the answer."""
+
+
+class DetectDoor(Protocol):
+    """serving.detect.Detector, as the API uses it."""
+
+    async def detect(
+        self,
+        name: str,
+        image: Union[bytes, bytearray, memoryview],
+        *,
+        request_id: str = "",
+        source: str = "",
+        keep: bool = False,
+        min_score: float = 0.0,
+    ) -> Detection:
+        """What the model sees in a picture."""
+
+
+class StoreDoor(Protocol):
+    """store.store.Store, as the API uses it."""
+
+    async def read(self, function: Callable[..., Answer], *args: Any, **kwargs: Any) -> Answer:
+        """What `function(connection, ...)` answers."""
+
+    def request_done(self, record: RequestRecord, sampled: bool = False) -> None:
+        """Notes a request; never waits."""
+
+    def event(
+        self, kind: str, subject: str = "", actor: str = "self", code: str = "", args: Optional[Mapping[str, Any]] = None
+    ) -> bool:
+        """Notes an event; never waits."""
+
+
+class CameraView(Protocol):
+    """A configured camera, as people look at it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    def status(self) -> Dict[str, Any]:
+        """Its entry of `/api/status`."""
+
+    async def snapshot(self, boxes: bool) -> bytes:
+        """The newest inferred frame as JPEG. SourceUnavailable."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """The API's collaborators."""
+
+    http: HttpSection
+    metrics_port: int  #: 0 is off
+    control_path: Optional[Path]
+    serving: ServingDoor
+    detector: DetectDoor
+    gate: Gate
+    store: StoreDoor
+    cameras: Mapping[str, CameraView]
+    status: Callable[[], Dict[str, Any]]
+    registry: CollectorRegistry
+    version: str
+    clock: Clock
+    draining: Callable[[], bool]

@@ -1,0 +1,153 @@
+"""A serving room without children: models that answer with their inputs, in slots of a real arena."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from edge_agent.config.model_config import ModelConfig
+from edge_agent.domain.requests import InferRequest, InferResponse, Timing
+from edge_agent.domain.tensors import DataType, Lease, Tensor, TensorSpec
+from edge_agent.errors import EdgeAgentError, ModelNotFound, ModelNotReady
+from edge_agent.processes.arena import Arena
+
+
+@dataclass
+class FakeModel:
+    """One version; output i is input i, FP32 doubled."""
+
+    name: str
+    inputs: Tuple[TensorSpec, ...]
+    outputs: Tuple[TensorSpec, ...]
+    max_batch_size: int = 4
+    version: str = "1"
+    platform: str = "onnxruntime_onnx"
+    config: ModelConfig = field(default_factory=ModelConfig)
+    ready: bool = True
+    gate: Optional[asyncio.Event] = None  #: an answer waits for it
+    error: Optional[EdgeAgentError] = None
+    fault: Optional[Exception] = None
+    running: int = 0
+    served: int = 0
+    cancelled: int = 0
+
+
+def identity(name: str, datatype: DataType, shape: Tuple[int, ...], max_batch_size: int = 4, **fields: Any) -> FakeModel:
+    """A model X -> Y of one datatype and shape."""
+    return FakeModel(name, (TensorSpec("X", datatype, shape),), (TensorSpec("Y", datatype, shape),), max_batch_size, **fields)
+
+
+def usual_models() -> List[FakeModel]:
+    """One model for each thing that tests ask for."""
+    pair = (TensorSpec("A", DataType.FP32, (-1, 2)), TensorSpec("B", DataType.BYTES, (-1, 2)))
+    classes = identity("classes", DataType.FP32, (-1, 3))
+    classes.config = ModelConfig().read_beside(("cat", "dog"), ())
+    return [
+        identity("demo", DataType.FP32, (-1, 2)),
+        identity("half", DataType.FP16, (-1, 2)),
+        identity("flags", DataType.BOOL, (-1, -1)),
+        identity("text", DataType.BYTES, (-1, 1)),
+        identity("large", DataType.UINT8, (-1,), 0),
+        identity("empty", DataType.FP32, (-1, -1)),
+        FakeModel("pair", pair, (TensorSpec("YA", DataType.FP32, (-1, 2)), TensorSpec("YB", DataType.BYTES, (-1, 2)))),
+        classes,
+        identity("sleeping", DataType.FP32, (-1, 2), ready=False),
+    ]
+
+
+class FakeServing:
+    """serving.serving.Serving's door for tests; `arena` tells whether every slot came back."""
+
+    def __init__(self, models: Optional[List[FakeModel]] = None, arena_bytes: int = 64 * 2**20) -> None:
+        self.models: Dict[str, FakeModel] = {model.name: model for model in models or usual_models()}
+        self.arena = Arena(arena_bytes)
+        self.segment = self.arena.segment("host")
+        self.all_ready = True
+        self.requests: List[InferRequest] = []
+        self.reserved = 0
+        self.on_infer: Callable[[InferRequest], None] = lambda request: None
+
+    @property
+    def slots(self) -> int:
+        """Slots in use."""
+        return int(self.arena.status()["slots"])
+
+    def close(self) -> None:
+        """Closes the arena."""
+        self.arena.close()
+
+    def lookup(self, name: str, version: Optional[str] = None) -> FakeModel:
+        """As the real one."""
+        model = self.models.get(name)
+        if model is None or version not in (None, model.version):
+            raise ModelNotFound("Request for unknown model: '%s' is not found" % name)
+        if not model.ready:
+            raise ModelNotReady("Request for model '%s' version 1 is not at ready state" % name)
+        return model
+
+    def versions(self, name: str) -> List[str]:
+        """As the real one."""
+        return [self.models[name].version]
+
+    def is_ready(self, name: str, version: Optional[str] = None) -> bool:
+        """As the real one."""
+        try:
+            self.lookup(name, version)
+        except ModelNotReady:
+            return False
+        return True
+
+    def ready(self) -> bool:
+        """As set."""
+        return self.all_ready
+
+    async def reserve(
+        self, name: str, version: Optional[str], input_bytes: int, timeout_s: float = 1.0
+    ) -> Tuple[Lease, Optional[Lease]]:
+        """Slots for the inputs and as much for the outputs."""
+        self.lookup(name, version)
+        leases = await self.arena.acquire([(self.segment, input_bytes), (self.segment, input_bytes)], timeout_s)
+        self.reserved += 1
+        return leases[0], leases[1]
+
+    async def infer(self, request: InferRequest) -> InferResponse:
+        """Inputs to outputs, behind the model's gate."""
+        model = self.lookup(request.model, request.version)
+        self.requests.append(request)
+        self.on_infer(request)
+        assert request.room is not None
+        room = request.room.retain()  # as the batcher does: a caller that leaves does not free what the host writes to
+        model.running += 1
+        try:
+            if model.gate is not None:
+                await model.gate.wait()
+            if model.fault is not None:
+                raise model.fault
+            if model.error is not None:
+                raise model.error
+            outputs = _run(model, request, room)
+            model.served += 1
+        except asyncio.CancelledError:
+            model.cancelled += 1
+            raise
+        finally:
+            model.running -= 1
+            room.release()
+        return InferResponse(model.name, model.version, request.id, outputs, None, Timing(infer_us=1), 1)
+
+
+def _run(model: FakeModel, request: InferRequest, room: Lease) -> Tuple[Tensor, ...]:
+    by_name = {tensor.name: tensor for tensor in request.inputs}
+    outputs = []
+    for spec_in, spec_out in zip(model.inputs, model.outputs):
+        given = by_name[spec_in.name]
+        target = room.view()[given.start : given.start + given.nbytes]
+        if spec_out.datatype is DataType.FP32:
+            target[:] = (np.frombuffer(given.view(), "<f4") * 2).astype("<f4").tobytes()
+        else:
+            target[:] = given.view()
+        outputs.append(Tensor(spec_out.name, spec_out.datatype, given.shape, room, given.start, given.nbytes))
+    return tuple(outputs)
