@@ -61,21 +61,24 @@ def columns(db: Db, table: str) -> List[str]:
 def _page(db: Db, table: str, at: str, since: str, until: str, filters: _Filters, limit: int, cursor: str) -> Page:
     if not 1 <= limit <= LIMIT_MAX:
         raise InvalidRequest("limit: %d is not between 1 and %d" % (limit, LIMIT_MAX))
-    before = _position(cursor)
+    first, last = 0, _position(cursor)
     now = Clock(boot_id="").wall()
     begin = moment(since, now, "since") if since else ""
     end = moment(until, now, "until") if until else _LAST_MOMENT
-    where = ["seq < ?"]
-    values: List[Any] = [before]
+    where: List[str] = []
+    values: List[Any] = []
     for column, value in filters:
         if value:
             where.append('"%s" = ?' % column)
             values.append(value)
     with _connection(db) as connection:
         if since or until:
-            bounds = _bounds(connection, table, at, begin, end)
-            where += ["seq >= ?", "seq <= ?", '+"%s" >= ?' % at, '+"%s" <= ?' % at]
-            values += [*bounds, begin, end]
+            first, newest = _bounds(connection, table, at, begin, end)
+            last = min(last, newest)
+            where += ['+"%s" >= ?' % at, '+"%s" <= ?' % at]
+            values += [begin, end]
+        where += ["seq >= ?", "seq <= ?"]  # one bound each way: SQLite searches by one of several and filters by the others
+        values += [first, last]
         sql = 'SELECT * FROM "%s" WHERE %s ORDER BY seq DESC LIMIT %d' % (table, " AND ".join(where), limit + 1)
         rows = _fetch(connection, sql, values)
     more = len(rows) > limit
@@ -108,11 +111,12 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _position(cursor: str) -> int:
+    """The highest `seq` of the page that the cursor stands for."""
     if not cursor:
         return 2**63 - 1
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         raise InvalidRequest("cursor: %r is none; send the `next` of the page before" % cursor[:64])
-    return int(cursor)
+    return int(cursor) - 1
 
 
 def _connection(db: Db) -> ContextManager[sqlite3.Connection]:

@@ -41,7 +41,9 @@ def test_a_mark_is_read_as_it_was_written(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["store.mark"]
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\0\0", b"[]", b'{"generation": "x"}', b'{"generation": "x", "result": "y", "event": 1}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0\0\0", b"[]", b'{"generation": "x"}', b'{"generation": "x", "result": "y", "event": 1}']
+)
 def test_a_damaged_mark_is_none(tmp_path, content):
     path = tmp_path / "store.mark"
     path.write_bytes(content)

@@ -29,7 +29,8 @@ def group():
 
 def _refuse(db, table, column, value):
     schema.raw(db).execute(
-        "CREATE TRIGGER no BEFORE INSERT ON %s WHEN NEW.%s = '%s' BEGIN SELECT RAISE(ABORT, 'not that'); END" % (table, column, value)
+        "CREATE TRIGGER no BEFORE INSERT ON %s WHEN NEW.%s = '%s' BEGIN SELECT RAISE(ABORT, 'not that'); END"
+        % (table, column, value)
     )
 
 
@@ -62,7 +63,10 @@ def test_a_refused_request_or_event_does_not_touch_the_others(db, group, make_re
     events = [EventRow("now", kind, "", "self", "", "{}", "", "{}") for kind in ("a", "bad", "b")]
     group.write(db, {"request": requests, "event": events})
     assert list(RequestLog.select(RequestLog.model, RequestLog.count).tuples().execute(db)) == [("a", 3), ("b", 3)]
-    assert list(Event.select(Event.seq, Event.uid, Event.kind).tuples().execute(db)) == [(1, "event/1", "a"), (2, "event/2", "b")]
+    assert list(Event.select(Event.seq, Event.uid, Event.kind).tuples().execute(db)) == [
+        (1, "event/1", "a"),
+        (2, "event/2", "b"),
+    ]
     assert group.refused == 2
 
 

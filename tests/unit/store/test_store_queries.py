@@ -87,7 +87,8 @@ def test_a_time_is_looked_up_in_its_index_alone(db):
     plan = " ".join(
         str(tuple(row))
         for row in schema.raw(db).execute(
-            'EXPLAIN QUERY PLAN SELECT min(seq), max(seq) FROM "result" WHERE "captured_at" >= ? AND "captured_at" <= ?', ("1", "2")
+            'EXPLAIN QUERY PLAN SELECT min(seq), max(seq) FROM "result" WHERE "captured_at" >= ? AND "captured_at" <= ?',
+            ("1", "2"),
         )
     )
     assert "COVERING INDEX result_captured_at" in plan
@@ -97,7 +98,9 @@ def test_events_and_logs_are_asked_by_subject_and_logger(db_path, db):
     blank = {"actor": "self", "code": "", "text": "", "detail": "{}", "uid": ""}
     Event.insert(at="2026-01-01T10:00:00.000Z", kind="camera.up", subject="dock", args='{"a": 1}', **blank).execute(db)
     Event.insert(at="2026-01-01T10:00:00.000Z", kind="model.loaded", subject="face", args="{}", **blank).execute(db)
-    Log.insert(at="2026-01-01T10:00:00.000Z", level="warning", logger="a.b", code="", text="x", repeated=0, last_at="").execute(db)
+    Log.insert(at="2026-01-01T10:00:00.000Z", level="warning", logger="a.b", code="", text="x", repeated=0, last_at="").execute(
+        db
+    )
     assert [row["args"] for row in queries.events(db_path, source="dock")[0]] == [{"a": 1}]
     assert [row["kind"] for row in queries.events(db_path, model="face")[0]] == ["model.loaded"]
     assert _seqs(queries.logs(db_path, source="a.b")) == [1]

@@ -43,7 +43,8 @@ def start_reader(file):
 async def test_a_question_is_answered_in_the_readers_thread(start_reader):
     reader = start_reader()
     name, count = await reader.read(
-        lambda db, what: (threading.current_thread().name, db.execute("SELECT count(*) FROM " + what).fetchone()[0]), what="result"
+        lambda db, what: (threading.current_thread().name, db.execute("SELECT count(*) FROM " + what).fetchone()[0]),
+        what="result",
     )
     assert name.startswith("store-reader")
     assert count == 0

@@ -155,14 +155,14 @@ async def test_a_reader_in_another_process_does_not_hold_up_the_writer(open_stor
         "print(db.execute('SELECT count(*) FROM result').fetchone()[0], flush=True); sys.stdin.read()\n"
         "print(db.execute('SELECT count(*) FROM result').fetchone()[0], flush=True)"
     )
-    command = [sys.executable, "-c", code, str(db_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
-        assert reader.stdout.readline() == "1\n"
-        started = clock.monotonic()
-        await asyncio.gather(*(store.add_result(make_result()) for _ in range(50)))
-        assert clock.monotonic() - started < 2.0
-        reader.stdin.close()
-        assert reader.stdout.read() == "1\n"  # its own moment, undisturbed
+    pipe = asyncio.subprocess.PIPE
+    reader = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(db_path), stdin=pipe, stdout=pipe)
+    assert await reader.stdout.readline() == b"1\n"
+    started = clock.monotonic()
+    await asyncio.gather(*(store.add_result(make_result()) for _ in range(50)))
+    assert clock.monotonic() - started < 2.0
+    out, _ = await reader.communicate()
+    assert out == b"1\n"  # its own moment, undisturbed
 
 
 async def test_a_foreign_write_lock_delays_a_result_and_the_thread_shows_life(open_store, make_result, db_path, until):
@@ -187,7 +187,9 @@ async def test_the_sqlite_shell_reads_the_file_beside_the_agent(open_store, make
     assert out.decode() == "camera/a\ufffdb|face\n"
 
 
-async def test_when_the_file_takes_nothing_who_waits_is_told_and_the_rest_is_kept(open_store, make_result, db_path, until, caplog):
+async def test_when_the_file_takes_nothing_who_waits_is_told_and_the_rest_is_kept(
+    open_store, make_result, db_path, until, caplog
+):
     store = await open_store(commit_interval_ms=10)
     with contextlib.closing(sqlite3.connect(str(db_path), isolation_level=None)) as other:
         other.execute("ALTER TABLE result RENAME TO gone")
@@ -230,16 +232,24 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def _fill_up(path):
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
+async def _add_many(store, result):
+    for _ in range(200):
+        await store.add_result(result)
+
+
 async def test_a_full_disk_is_told_to_who_waits_and_is_over_by_itself(open_store, make_result, small_disk, until):
     store = await open_store(path=small_disk / "edge-agent.db", commit_interval_ms=10)
     await store.add_result(make_result())
     ballast = small_disk / "ballast"
-    with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
-        while True:
-            file.write(b"x" * 4096)
+    _fill_up(ballast)
     with pytest.raises(StoreFull):
-        for _ in range(200):
-            await store.add_result(make_result(request_id="x" * 3000))
+        await _add_many(store, make_result(request_id="x" * 3000))
     assert store._writer.health.code == "store.full"
     kept = store.add_result_nowait(make_result(request_id="kept"))
     ballast.unlink()
