@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from edge_agent.config.section import AutoInt, Count, Section
+from edge_agent.config.section import AutoInt, Section
 
 
 class HostSection(Section):
@@ -12,7 +12,6 @@ class HostSection(Section):
 
     python: str = Field("", description="interpreter of this host's process; empty is the agent's own")
     threads: AutoInt = Field("auto", description="threads of one inference; auto leaves a core to the agent")
-    memory_max_bytes: Count = Field(0, description="the host is restarted when it holds more than this; 0: no bound")
     batch_timeout_s: float = Field(10.0, gt=0, le=3600, description="a batch that takes longer counts as hung")
     load_timeout_s: float = Field(
         300.0, gt=0, le=86_400, description="a load, or the first run of a shape, that takes longer counts as hung"

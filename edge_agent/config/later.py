@@ -10,7 +10,7 @@ from edge_agent.config.layers import Location
 class Later(NamedTuple):
     """One such key. A table is off when its `switch` key has an off value (or is silent and the default is off)."""
 
-    path: Tuple[str, ...]  #: `*` is any table of a list
+    path: Tuple[str, ...]  #: `*` is any table of a list or of a table
     what: str  #: what the key asks for
     off: Tuple[Any, ...] = ()  #: values that ask for nothing: accepted
     default: Tuple[Any, ...] = ()  #: the value that the key will have when silent: accepted, with a note
@@ -25,6 +25,7 @@ LATER: Tuple[Later, ...] = (
     Later(("grpc",), "gRPC"),
     Later(("models", "poll_interval_s"), "polling the repository", off=(0,), default=(5,)),
     Later(("models", "trust_plans"), "TensorRT plans", off=("none",), default=("alone",)),
+    Later(("hosts", "*", "memory_max_bytes"), "a bound of an engine host's memory", off=(0,)),
     Later(("store", "max_bytes"), "a bound of the database", off=(0,), default=(2147483648,)),
     Later(("store", "retention_days"), "deleting old rows", off=(0,), default=(30,)),
     Later(("store", "media_max_bytes"), "a bound of stored pictures", off=(0,), default=(4294967296,)),
@@ -78,8 +79,9 @@ def take_out(tables: Dict[str, Any], table: Sequence[Later] = LATER) -> Taken:
 def _holders(node: Any, path: Sequence[str], location: Location = ()) -> Iterator[Tuple[Dict[str, Any], Location]]:
     """The tables that hold the path's last key, with the location of that key."""
     if path[0] == "*":
-        for index, item in enumerate(node if isinstance(node, list) else ()):
-            yield from _holders(item, path[1:], (*location, index))
+        items = enumerate(node) if isinstance(node, list) else node.items() if isinstance(node, dict) else ()
+        for step, item in items:
+            yield from _holders(item, path[1:], (*location, step))
     elif isinstance(node, dict) and path[0] in node:
         if len(path) == 1:
             yield node, (*location, path[0])

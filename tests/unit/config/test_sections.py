@@ -47,7 +47,7 @@ DEFAULTS: Dict[Type[Section], Dict[str, Any]] = {
         "load": ("*",),
         "strict_readiness": False,
     },
-    HostSection: {"python": "", "threads": "auto", "memory_max_bytes": 0, "batch_timeout_s": 10, "load_timeout_s": 300},
+    HostSection: {"python": "", "threads": "auto", "batch_timeout_s": 10, "load_timeout_s": 300},
     VisionSection: {"python": ""},
     ArenaSection: {"max_bytes": 268435456},
     StoreSection: {
