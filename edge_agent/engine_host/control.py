@@ -134,8 +134,6 @@ class Control:
             self._send(reply)
         except Refused as refusal:
             self._refuse(message, refusal)
-        except (BrokenPipeError, ConnectionResetError):
-            os._exit(0)
         except Exception as error:  # noqa: BLE001 (one bad operation must not end the child)
             traceback.print_exc()
             text = "%s: %s" % (type(error).__name__, error)
@@ -146,8 +144,11 @@ class Control:
         self._send({"id": message.get("id"), "ok": False, "error": error})
 
     def _send(self, message):
-        with self._sending:
-            wire.send_control(self._sock, message)
+        try:
+            with self._sending:
+                wire.send_control(self._sock, message)
+        except (BrokenPipeError, ConnectionResetError):  # the agent is gone
+            os._exit(0)
 
     def _ping(self, message, descriptors):
         name, since = self._busy

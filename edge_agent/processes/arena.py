@@ -59,7 +59,10 @@ class Arena:
         if reserve > self.max_bytes - self._charged:
             raise ArenaFull("no %d bytes are left to reserve for %s" % (reserve, name))
         number = next(n for n in itertools.islice(self._numbers, _MAX_SEGMENTS) if n not in self._segments)
-        segment = Segment(number, name, self._sizes, reserve)
+        try:
+            segment = Segment(number, name, self._sizes, reserve)
+        except OSError as error:
+            raise ArenaFull("the system gives no shared memory for %s: %s" % (name, error)) from error
         self._segments[number] = segment
         self._charged += reserve
         self._withheld += reserve

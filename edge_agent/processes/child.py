@@ -144,6 +144,11 @@ class Child:
         self._process.kill()
         self._let_go()
 
+    def look(self) -> None:
+        """Notices an end that the channel does not tell: a process that the child forked may hold it open."""
+        if self._process.poll():
+            self._let_go()
+
     async def reaped(self, timeout_s: float) -> bool:
         """Waits for the end of the process itself; False when it is still there. Closes what belonged to it."""
         self._let_go()
@@ -196,7 +201,7 @@ class Child:
             event = message.pop("event", None)
             number = int(message.pop("id", 0))
             refused = None if event or message.pop("ok") else _refusal(message["error"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self.kill("sent a message that cannot be read: %s: %s" % (type(error).__name__, error))
             return
         if event:

@@ -9,7 +9,7 @@ import os
 from edge_agent.domain.clock import Clock
 
 _MAX_LINE = 1000
-_MAX_LINES_A_SECOND = 20
+_MAX_LINES_A_SECOND = 50
 _CHUNK = 16384
 
 

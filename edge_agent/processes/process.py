@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -98,7 +99,8 @@ class Process:
 
     def signal(self, number: int) -> None:
         """Sends a signal; nothing when it has been reaped (its pid may be somebody else's)."""
-        self._popen.send_signal(number)
+        with contextlib.suppress(ProcessLookupError):
+            self._popen.send_signal(number)
 
     def kill(self) -> None:
         """SIGKILL."""

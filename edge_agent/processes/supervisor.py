@@ -70,7 +70,7 @@ class Supervisor:
         self.since = ""  #: RFC 3339 UTC of the last change of state
         self.restarts = 0
         self.reason = ""  #: of the last end
-        self.code = ""  #: what kind of end it was
+        self.code = ""  #: of the last end: child.died, child.silent, or what `restart` was told; empty after `stop`
         self._on_up = on_up
         self._on_down = on_down
         self._on_event = on_event
@@ -79,6 +79,7 @@ class Supervisor:
         self._backoff = Backoff(spec.backoff_first_s, spec.backoff_cap_s, rng or random.Random())
         self._heartbeat = Heartbeat(spec.ping_interval_s, spec.silence_s)
         self._life: Optional[Child] = None
+        self._end_code = ""
         self._lingering: Set[asyncio.Task[None]] = set()
         self._task: Optional[asyncio.Task[None]] = None
         self._stop_timeout_s = 0.0
@@ -127,7 +128,7 @@ class Supervisor:
     def restart(self, code: str, text: str) -> None:
         """Ends the present life now, as a hang judged by an operation's budget asks for; the next one follows by itself."""
         if self._life is not None and not self._life.gone:
-            self.code = code
+            self._end_code = code
             self._life.kill(text)
 
     def busy(self, until: float, key: str = "") -> None:
@@ -144,7 +145,6 @@ class Supervisor:
 
     async def _run(self) -> None:
         while not self._stopping.done():
-            self.code = ""
             reason, reaped = await self._live()
             self._close_life(reason, reaped)
             self._enter(SupervisorState.BACKOFF)
@@ -225,7 +225,9 @@ class Supervisor:
             if child.pongs != pongs:
                 pongs = child.pongs
                 self._heartbeat.heard()
-            self._beat(child, now)
+            child.look()
+            if not child.gone:
+                self._beat(child, now)
 
     def _beat(self, child: Child, now: float) -> None:
         if self._heartbeat.tick(now):
@@ -234,7 +236,7 @@ class Supervisor:
             except ChildGone as error:
                 child.kill(str(error))
         elif self._heartbeat.hangs:
-            self.code = "child.silent"
+            self._end_code = "child.silent"
             child.kill("gave no sign of life for %g s" % self.spec.silence_s)
 
     async def _end(self, child: Child) -> Tuple[str, bool]:
@@ -250,7 +252,8 @@ class Supervisor:
 
     def _close_life(self, reason: str, reaped: bool) -> None:
         self.reason = reason
-        self.code = self.code or "child.died"
+        self.code = "" if self._stopping.done() else self._end_code or "child.died"
+        self._end_code = ""
         _log.info("child %s ended: %s%s", self.spec.name, reason, "" if reaped else " (it cannot be reaped)")
         try:
             self._on_down(reason, reaped)

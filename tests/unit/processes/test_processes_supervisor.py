@@ -126,7 +126,7 @@ async def test_who_hears_of_a_death_and_asks_again_gets_the_next_life(family: An
 async def test_a_death_first_noticed_by_a_call_counts_from_there(family: Any) -> None:
     child = await family.child()
     os.kill(child.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and the loop has read nothing of it yet
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 (dead before the loop can read of it)
     with pytest.raises(ChildGone):
         await child.call("echo", {"text": "x"})
     assert family.supervisors[0].child is None
@@ -139,6 +139,38 @@ async def test_the_reason_of_an_end_says_how_and_what_it_said_last(family: Any, 
         await child.call("die", {"code": 3})
     await until(lambda: family.downs)
     assert family.downs == [("ended with exit code 3: last words", True)]
+
+
+async def test_a_death_that_an_heir_of_its_channel_hides_is_noticed(
+    family: Any, until: Callable[..., Any], processes_with: Callable[[str], List[int]]
+) -> None:
+    marker = "--mark-%d" % os.getpid()
+    child = await family.child(silence_s=1000.0, args=(marker,))
+    try:
+        with pytest.raises(ChildGone):
+            await child.call("die_with_heir", timeout_s=20.0)
+        await until(lambda: family.downs)
+        assert family.downs == [("ended with exit code 3", True)]
+    finally:
+        await family.supervisors[0].stop()
+        for pid in processes_with(marker):
+            os.kill(pid, signal.SIGKILL)
+    await until(lambda: not processes_with(marker))
+
+
+async def test_the_code_of_an_end_stays_until_the_next(family: Any, until: Callable[..., Any]) -> None:
+    child = await family.child()
+    supervisor = family.supervisors[0]
+    supervisor.restart("engine_host.hung", "a batch took too long")
+    child = await supervisor.wait_up(30.0)
+    assert (supervisor.code, supervisor.reason) == ("engine_host.hung", "a batch took too long")
+    os.kill(child.pid, signal.SIGSTOP)
+    await until(lambda: supervisor.code == "child.silent")
+    child = await supervisor.wait_up(30.0)
+    os.kill(child.pid, signal.SIGKILL)
+    await until(lambda: supervisor.code == "child.died")
+    await supervisor.stop()
+    assert supervisor.code in ("", "child.died")  # stopped in a life, or between two
 
 
 async def test_a_child_that_closes_its_channel_but_stays_is_ended(family: Any, until: Callable[..., Any]) -> None:
@@ -259,18 +291,25 @@ async def test_a_lease_held_by_a_child_ends_only_when_it_has_been_reaped(family:
     arena.close()
 
 
+async def held_by_a_driver(pid: int) -> subprocess.Popen:
+    """Makes a process one that even SIGKILL does not let its parent reap, until `let_go`."""
+    tracer = subprocess.Popen(  # noqa: ASYNC220 (waited for by its first line)
+        [sys.executable, TRACER, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert tracer.stdout is not None
+    if await asyncio.get_running_loop().run_in_executor(None, tracer.stdout.readline) != b"holds\n":
+        tracer.communicate()
+        pytest.skip("ptrace is not allowed here")
+    return tracer
+
+
 async def test_one_that_cannot_be_reaped_is_given_up_and_replaced_and_its_late_end_told(
     family: Any, until: Callable[..., Any], zombies: Callable[[], List[int]]
 ) -> None:
     child = await family.child(kill_timeout_s=0.2)
     supervisor = family.supervisors[0]
-    tracer = subprocess.Popen(  # noqa: ASYNC220 (waited for by its first line)
-        [sys.executable, TRACER, str(child.pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    tracer = await held_by_a_driver(child.pid)
     try:
-        assert tracer.stdout is not None
-        if await asyncio.get_running_loop().run_in_executor(None, tracer.stdout.readline) != b"holds\n":
-            pytest.skip("ptrace is not allowed here")
         supervisor.restart("engine_host.hung", "stuck in a driver")
         again = await supervisor.wait_up(30.0)
         assert family.downs == [("stuck in a driver", False)]
@@ -282,6 +321,25 @@ async def test_one_that_cannot_be_reaped_is_given_up_and_replaced_and_its_late_e
     await until(lambda: family.late == [child.pid])
     assert gone(child.pid)
     assert zombies() == []
+
+
+async def test_no_more_are_started_while_four_cannot_be_reaped(family: Any, until: Callable[..., Any]) -> None:
+    child = await family.child(kill_timeout_s=0.1)
+    supervisor = family.supervisors[0]
+    tracers = []
+    try:
+        for number in range(4):
+            tracers.append(await held_by_a_driver(child.pid))
+            supervisor.restart("engine_host.hung", "stuck in a driver")
+            if number < 3:
+                child = await supervisor.wait_up(30.0)
+        await until(lambda: "the machine needs a restart" in supervisor.reason)
+        assert supervisor.pid is None
+    finally:
+        for tracer in tracers:
+            tracer.communicate(timeout=30)
+    await supervisor.wait_up(30.0)
+    assert len(family.late) >= 1
 
 
 async def test_stop_asks_first(family: Any) -> None:

@@ -56,6 +56,13 @@ def _look(message, descriptors):
         }
 
 
+def _die_with_heir(message, descriptors):
+    """Ends, but leaves a process that holds every descriptor of this one."""
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(3)
+
+
 def main(control_socket, args):
     views = wire.SegmentViews()
     control = Control(control_socket, views)
@@ -83,6 +90,7 @@ def main(control_socket, args):
     control.handler("refuse", _refuse)
     control.handler("crash", _crash)
     control.handler("die", _die)
+    control.handler("die_with_heir", _die_with_heir)
     control.handler("say", _say)
     control.handler("sleep", _sleep)
     control.handler("sleep_slowly", control.defer(_sleep))
