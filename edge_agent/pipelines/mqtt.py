@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 from typing import Any, Dict, Mapping, Optional, Set
@@ -26,6 +27,7 @@ _log = logging.getLogger(__name__)
 _DEDUPE_S = 3600.0
 _FINISH_S = 5.0  #: at stop: for requests at work and their answers
 _GOODBYE_S = 2.0
+_MAX_WAITING = 200  #: QoS 1 requests; further ones are answered with an error
 _MAX_RETAINED_TOPICS = 1000  #: of which an event is told
 
 __all__ = ["AgentInfo", "MqttPipeline", "offline_will"]
@@ -61,7 +63,9 @@ class MqttPipeline:
         self._repeats = Repeats(_DEDUPE_S)
         self.live = LiveTopics(connection, self._topics, live_max_age_s, clock)
         self._turn: asyncio.Semaphore
-        self._requests: Set[asyncio.Task[None]] = set()
+        self._requests: Set[asyncio.Task[None]] = set()  #: at work, or waiting for their turn
+        self._waiting_bytes = 0  #: of their payloads
+        self._max_waiting_bytes = 4 * max_payload_bytes
         self._heart: Optional[asyncio.Task[None]] = None
         self._up = False
         self._code = ""
@@ -175,13 +179,21 @@ class MqttPipeline:
             return
         task = asyncio.get_running_loop().create_task(self._serve(request, self._repeats.begin(request, now)))
         self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
+        self._waiting_bytes += len(request.message.payload)
+        task.add_done_callback(functools.partial(self._left, len(request.message.payload)))
+
+    def _left(self, nbytes: int, task: asyncio.Task[None]) -> None:
+        self._requests.discard(task)
+        self._waiting_bytes -= nbytes
 
     def _no_room(self, request: MqttRequest) -> Optional[errors.UnavailableError]:
         if self._stopping:
             return errors.Draining("the agent is stopping")
-        # MQTT 5 brokers hold QoS 1 back at receive_maximum; QoS 0, and QoS 1 of older ones, comes as it likes
-        if len(self._requests) < self._limit * (4 if request.message.qos else 2):
+        # Brokers should hold QoS 1 back at receive_maximum; mosquitto 2.0.11 does so only until the first PUBACK, and
+        # then sends all it has. QoS 0 comes as it likes.
+        most = max(_MAX_WAITING, 2 * self._limit) if request.message.qos else 2 * self._limit
+        nbytes = self._waiting_bytes + len(request.message.payload)
+        if len(self._requests) < most and (not self._requests or nbytes <= self._max_waiting_bytes):
             return None
         self._counts["refused_full"] += 1
         return errors.QueueFull("%d MQTT requests wait already; try again later" % len(self._requests))
@@ -189,7 +201,7 @@ class MqttPipeline:
     def _repeated(self, request: MqttRequest, seen: Seen) -> None:
         """The same request again: it waits for the answer that is under way, or gets the answer once more."""
         self._counts["repeats"] += 1
-        if seen.answer is None or not seen.settled:
+        if seen.answer is None or (request.message.dup and not seen.settled):
             seen.acknowledge.append(request.message.ack)
         else:
             self._send(seen.answer, Seen(seen.at, [request.message.ack]))

@@ -224,12 +224,14 @@ async def test_tls_that_cannot_be_trusted_is_named(make_mosquitto: MosquittoMake
 
 
 async def test_the_will_tells_others_when_the_connection_breaks(mosquitto: Mosquitto) -> None:
-    async with connected(mosquitto, will_topic="in/will", will_payload=b"gone", client_id="mortal") as mortal:
-        async with connected(mosquitto, client_id="watcher") as watcher:
-            assert mortal.connection._link is not None
-            mortal.connection._link.cut()
-            await until(lambda: watcher.messages)
-            assert watcher.messages[0].payload == b"gone"
+    async with contextlib.AsyncExitStack() as stack:
+        will = {"will_topic": "in/will", "will_payload": b"gone"}
+        mortal = await stack.enter_async_context(connected(mosquitto, client_id="mortal", **will))
+        watcher = await stack.enter_async_context(connected(mosquitto, client_id="watcher"))
+        assert mortal.connection._link is not None
+        mortal.connection._link.cut()
+        await until(lambda: watcher.messages)
+        assert watcher.messages[0].payload == b"gone"
 
 
 async def test_a_clean_stop_sends_no_will(mosquitto: Mosquitto) -> None:

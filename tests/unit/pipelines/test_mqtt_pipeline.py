@@ -378,8 +378,9 @@ async def test_an_agent_that_dies_at_work_gets_the_request_again(mosquitto: Mosq
 
 async def test_the_same_request_again_gets_the_same_answer_without_a_second_run(mosquitto: Mosquitto) -> None:
     async with agent_at(mosquitto) as agent, device_at(mosquitto, "back") as device:
-        for _ in range(2):
+        for number in range(2):
             await device.ask("edge/a1/models/face/infer", JPEG, response_topic="back", correlation_data=b"same")
+            await device.answers(number + 1)
         first, second = await device.answers(2)
         assert first.payload == second.payload
         assert len(agent.detector.calls) == 1
@@ -432,6 +433,7 @@ async def test_a_hundred_requests_at_once_get_each_its_own_answer(mosquitto: Mos
             assert message.correlation_data is not None
             number = int(message.correlation_data)
             body = json.loads(message.payload)
+            assert "error" not in body
             assert (body["id"], body["outputs"][0]["data"]) == (f"r{number}", [2.0 * number] * 4)
         assert {int(message.correlation_data or b"") for message in messages} == set(range(100))
         assert agent.counts["errors"] == 0
