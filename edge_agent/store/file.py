@@ -159,7 +159,7 @@ class StoreFile:
                 return
             if self._clock.synced():
                 self._set_synchronous(db, "FULL")  # ids in the mark must not be newer than the rows on the disk
-                with schema.transaction(db, self._alive):
+                with schema.transaction(db, self._alive, wait_s=1.0):
                     schema.write_meta(db, {"last_good_clock": self._clock.now()})
             write_mark(self._mark_path, mark)
             self._marked = mark

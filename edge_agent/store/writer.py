@@ -139,9 +139,9 @@ class Writer:
         counters.rows += sum(len(rows) for rows in batch.values())
         counters.last_commit_ms = round(took_ms, 2)
         counters.longest_commit_ms = max(counters.longest_commit_ms, counters.last_commit_ms)
-        self._deliver([verdict for verdict in verdicts if verdict[0].future is not None])
         if self.health.code:
             self._turn(Health(self._clock.now()))
+        self._deliver([verdict for verdict in verdicts if verdict[0].future is not None])
 
     def _failed(self, batch: Batch, exc: Exception) -> None:
         """Nothing of the batch was written: who waits is told, the rest is held for the next try."""
@@ -149,11 +149,11 @@ class Writer:
         full = schema.is_full(exc)
         kind = StoreFull if full else StoreError
         results = batch.pop("result", [])
-        self._refuse([*results, *self._inbox.take_awaited()], kind("not stored: %s (%s)" % (exc, self._file.path)))
         self._held = {**batch, "result": [item for item in results if item.future is None]}
         code = "store.full" if full else "store.failed"
         if self.health.code != code:
             self._turn(Health(self._clock.now(), code, str(exc)))
+        self._refuse([*results, *self._inbox.take_awaited()], kind("not stored: %s (%s)" % (exc, self._file.path)))
         if not (full or (isinstance(exc, sqlite3.OperationalError) and schema.is_busy(exc))):
             self._file.reopen()
 

@@ -161,7 +161,7 @@ async def test_a_reader_in_another_process_does_not_hold_up_the_writer(open_stor
     started = clock.monotonic()
     await asyncio.gather(*(store.add_result(make_result()) for _ in range(50)))
     assert clock.monotonic() - started < 2.0
-    out, _ = await reader.communicate()
+    out, _ = await reader.communicate(b"")
     assert out == b"1\n"  # its own moment, undisturbed
 
 
