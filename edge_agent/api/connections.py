@@ -117,8 +117,9 @@ class Connection(web.RequestHandler):
             raise ConnectionError("the answer has been sent in part: %s" % exc)
         if status >= 500:
             log.error("the connection failed", exc_info=exc, extra={"code": "http.failed"})
-        text = "malformed HTTP request: %s" % (message or exc or "").strip() if status == 400 else "internal error"  # type: ignore[union-attr]
-        response = error_response(status, text)
+        said = " ".join(str(message or exc or "").split())
+        response = error_response(status, "malformed HTTP request: %s" % said if status < 500 else "internal error")
+        response.headers["Server"] = SERVER
         response.force_close()
         return response
 

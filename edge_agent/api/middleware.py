@@ -16,6 +16,7 @@ from edge_agent.api.access import AccessCheck
 from edge_agent.api.answers import SERVER, error_response
 from edge_agent.api.bodies import BodySilent
 from edge_agent.api.connections import connection_of
+from edge_agent.api.denied import DeniedLog
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +71,9 @@ def status_of(error: Exception, overrides: Mapping[Type[Exception], int]) -> int
 class Middleware:
     """The outermost handler: nothing leaves it but answers (and the cancellation of a client that left)."""
 
-    def __init__(self, access: AccessCheck) -> None:
+    def __init__(self, access: AccessCheck, denied: DeniedLog) -> None:
         self._access = access
+        self._denied = denied
         self._prefix = os.urandom(4).hex()
         self._numbers = itertools.count(1)
         self.unexpected = 0  #: requests that ended with an error nobody foresaw
@@ -102,6 +104,8 @@ class Middleware:
         except web.HTTPException as exc:
             return _of_aiohttp(request, exc)
         except errors.EdgeAgentError as exc:
+            if isinstance(exc, errors.AccessError):
+                self._denied.note(request, exc)
             return self._of_ours(request, exc)
         except BodySilent as exc:
             return _closing(error_response(408, str(exc)))

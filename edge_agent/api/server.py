@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler
 
 from edge_agent.api.access import AccessCheck, own_names
 from edge_agent.api.connections import MAX_CONTROL_CONNECTIONS, Connection, Listener, Sweeper
+from edge_agent.api.denied import DeniedLog
 from edge_agent.api.listening import tcp_sockets, tls_context, unix_socket
 from edge_agent.api.middleware import Middleware
 from edge_agent.api.routes import add_routes, build_routes
@@ -83,7 +84,7 @@ class ApiServer:
     async def _build(self) -> None:
         http = self._services.http
         access = AccessCheck(self._services.gate, own_names(http.host, http.allowed_hosts))
-        outermost = self._middleware = Middleware(access)
+        outermost = self._middleware = Middleware(access, DeniedLog(self._services.store, self._services.clock))
 
         @web.middleware
         async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -137,7 +137,7 @@ async def running_api(folder: Path, serving: Optional[FakeServing] = None, **cha
     """A server on a free port; `loopback=False` makes it ask for tokens, other keys are those of `[http]` or Services."""
     loopback = changes.pop("loopback", True)
     services_keys = {key: changes.pop(key) for key in ("metrics_port", "control_path") if key in changes}
-    http = HttpSection(port=0, **changes)
+    http = HttpSection(**{"port": 0, **changes})
     tokens = TokenFile(folder / "tokens.json", Clock())
     made = serving or FakeServing()
     detector, store = FakeDetector(), FakeStore()

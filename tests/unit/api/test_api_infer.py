@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 
+from edge_agent.api.infer import HEADER
+from edge_agent.api.intake import SLOT_SILENCE_S
 from edge_agent.errors import ExecutionError, QueueFull
 from tests.doubles.serving import FakeServing
 from tests.unit.api.conftest import Api, running_api, until
 
-HEADER = "Inference-Header-Content-Length"
 GOOD = {"id": "7", "inputs": [{"name": "X", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 
 
@@ -106,7 +107,9 @@ async def test_body_that_pauses_gives_its_slot_back_and_is_served_when_whole(api
     async def with_a_pause() -> Any:
         yield body[:-100]
         await until(lambda: api.serving.slots > 0)
+        paused = time.monotonic()
         await until(lambda: api.serving.slots == 0)
+        assert time.monotonic() - paused > SLOT_SILENCE_S / 2
         yield body[-100:]
 
     answer = await api.post("/v2/models/large/infer", data=with_a_pause(), headers=headers)

@@ -11,7 +11,7 @@ import pytest
 from edge_agent.domain.requests import InferResponse, Timing
 from edge_agent.domain.tensors import DataType, Tensor
 from edge_agent.errors import InvalidRequest
-from edge_agent.kserve import bytes_tensors, codec, json_tensors
+from edge_agent.kserve import answers, bytes_tensors, codec, json_tensors
 
 
 class _Lease:
@@ -49,7 +49,7 @@ FP32 = _tensor("Y", DataType.FP32, (1, 2), np.array([1, 2], "<f4").tobytes())
 
 
 def test_the_documented_binary_answer_is_made_byte_by_byte() -> None:
-    head, binaries = codec.encode_infer(_answer(FP32), _asked(parameters={"binary_data_output": True}))
+    head, binaries = answers.encode_infer(_answer(FP32), _asked(parameters={"binary_data_output": True}))
     assert head == (
         b'{"model_name":"demo","model_version":"1","outputs":[{"name":"Y","datatype":"FP32","shape":[1,2],'
         b'"parameters":{"binary_data_size":8}}]}'
@@ -58,7 +58,7 @@ def test_the_documented_binary_answer_is_made_byte_by_byte() -> None:
 
 
 def test_json_output_has_data_and_no_parameters() -> None:
-    head, binaries = codec.encode_infer(_answer(FP32), _asked(id="a"))
+    head, binaries = answers.encode_infer(_answer(FP32), _asked(id="a"))
     assert json.loads(head) == {
         "id": "a", "model_name": "demo", "model_version": "1",
         "outputs": [{"name": "Y", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}],
@@ -67,18 +67,18 @@ def test_json_output_has_data_and_no_parameters() -> None:
 
 
 def test_an_empty_id_is_left_out_of_the_answer() -> None:
-    assert "id" not in json.loads(codec.encode_infer(_answer(FP32), _asked(id=""))[0])
+    assert "id" not in json.loads(answers.encode_infer(_answer(FP32), _asked(id=""))[0])
 
 
 def test_not_a_number_and_infinity_are_null_in_json() -> None:
     odd = _tensor("Y", DataType.FP64, (3,), np.array([np.nan, 1.5, -np.inf]).tobytes())
-    assert json.loads(codec.encode_infer(_answer(odd), _asked())[0])["outputs"][0]["data"] == [None, 1.5, None]
+    assert json.loads(answers.encode_infer(_answer(odd), _asked())[0])["outputs"][0]["data"] == [None, 1.5, None]
 
 
 def test_outputs_come_in_the_order_asked_for_each_in_its_form() -> None:
     other = _tensor("Z", DataType.INT8, (2,), b"\xff\x01")
     asked = _asked([{"name": "Z"}, {"name": "Y", "parameters": {"binary_data": True}}])
-    head, binaries = codec.encode_infer(_answer(FP32, other), asked)
+    head, binaries = answers.encode_infer(_answer(FP32, other), asked)
     outputs = json.loads(head)["outputs"]
     assert outputs[0] == {"name": "Z", "datatype": "INT8", "shape": [2], "data": [-1, 1]}
     assert outputs[1]["parameters"] == {"binary_data_size": 8}
@@ -88,8 +88,8 @@ def test_outputs_come_in_the_order_asked_for_each_in_its_form() -> None:
 def test_bytes_that_are_no_text_are_refused_as_json_and_given_as_binary() -> None:
     blob = _tensor("T", DataType.BYTES, (1,), bytes_tensors.pack([b"\xff"]))
     with pytest.raises(InvalidRequest, match="output 'T' holds bytes that are not UTF-8"):
-        codec.encode_infer(_answer(blob), _asked())
-    assert bytes(codec.encode_infer(_answer(blob), _asked(parameters={"binary_data_output": True}))[1][0]) == b"\1\0\0\0\xff"
+        answers.encode_infer(_answer(blob), _asked())
+    assert bytes(answers.encode_infer(_answer(blob), _asked(parameters={"binary_data_output": True}))[1][0]) == b"\1\0\0\0\xff"
 
 
 VALUES: Dict[DataType, List[Any]] = {
@@ -114,7 +114,7 @@ def test_nested_data_is_flattened_row_major() -> None:
 
 def _classified(best: int, tensor: Tensor, batched: bool = True, labels: Tuple[str, ...] = ()) -> Dict[str, Any]:
     asked = _asked([{"name": "Y", "parameters": {"classification": best}}])
-    output: Dict[str, Any] = json.loads(codec.encode_infer(_answer(tensor), asked, labels, batched)[0])["outputs"][0]
+    output: Dict[str, Any] = json.loads(answers.encode_infer(_answer(tensor), asked, labels, batched)[0])["outputs"][0]
     return output
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from edge_agent.domain.tensors import DataType, TensorSpec
 from edge_agent.errors import RequestError, TensorMismatch
-from edge_agent.kserve import codec
+from edge_agent.kserve import codec, matching
+from edge_agent.kserve.classification import UNFIT
 
 INPUTS = (TensorSpec("A", DataType.FP32, (-1, 2)), TensorSpec("B", DataType.INT32, (-1, -1)))
 OUTPUTS = (TensorSpec("Y", DataType.FP32, (-1, 2)), TensorSpec("H", DataType.FP16, (-1, 1)))
@@ -25,7 +26,7 @@ def _entry(name: str, datatype: str, shape: Sequence[int]) -> Dict[str, Any]:
 
 def _match(entries: List[Dict[str, Any]], outputs: Any = JSON_ONLY, **changes: Any) -> codec.InferBody:
     document = {"id": "q", "inputs": entries, "outputs": outputs, **changes}
-    return codec.match(codec.parse_infer(json.dumps(document).encode()), INPUTS, OUTPUTS, 4, "demo")
+    return matching.match(codec.parse_infer(json.dumps(document).encode()), INPUTS, OUTPUTS, 4, "demo")
 
 
 GOOD = [_entry("A", "FP32", [2, 2]), _entry("B", "INT32", [2, 7])]
@@ -120,3 +121,12 @@ def test_raw_body_that_cannot_be_deduced_is_refused(case: str) -> None:
     specs, nbytes, text = BAD_RAW[case]
     with pytest.raises(TensorMismatch, match=text):
         codec.match(codec.parse_infer(bytes(nbytes), 0), specs, OUTPUTS, 4, "demo")
+
+
+@pytest.mark.parametrize("datatype", UNFIT)
+def test_output_that_cannot_be_ranked_is_not_classified(datatype: DataType) -> None:
+    body = codec.parse_infer(
+        json.dumps({"inputs": GOOD, "outputs": [{"name": "Y", "parameters": {"classification": 2}}]}).encode()
+    )
+    with pytest.raises(TensorMismatch, match="classification is not possible for output 'Y' of datatype " + datatype.value):
+        matching.match(body, INPUTS, (TensorSpec("Y", datatype, (-1, 2)),), 4, "demo")

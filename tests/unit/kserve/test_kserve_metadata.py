@@ -7,6 +7,7 @@ import json
 from edge_agent.config.model_config import ModelConfig
 from edge_agent.domain.tensors import DataType, TensorSpec
 from edge_agent.kserve import codec
+from edge_agent.kserve.metadata import EXTENSIONS
 
 
 class _Served:
@@ -24,7 +25,8 @@ def test_server_metadata_names_only_extensions_that_work() -> None:
     said = codec.server_metadata("1.2")
     assert said["version"] == "1.2"
     assert "statistics" not in said["extensions"]
-    assert "binary_tensor_data" in said["extensions"]
+    assert said["extensions"] == list(EXTENSIONS)
+    assert "binary_tensor_data" in EXTENSIONS
 
 
 def test_model_metadata_has_the_batch_dimension_and_versions_as_text() -> None:

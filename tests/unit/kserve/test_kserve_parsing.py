@@ -12,6 +12,11 @@ import pytest
 from edge_agent.domain.tensors import DataType
 from edge_agent.errors import InvalidRequest, Unsupported
 from edge_agent.kserve import codec
+from edge_agent.kserve.body import ALIGNMENT
+from edge_agent.kserve.document import MAX_TENSORS
+from edge_agent.kserve.fields import MAX_NESTING, shown
+from edge_agent.kserve.parsing import parse_head
+from edge_agent.kserve.shapes import MAX_RANK, MAX_TENSOR_BYTES, parse_shape
 
 
 def _input(**changes: Any) -> Dict[str, Any]:
@@ -42,8 +47,8 @@ BAD_BODIES = {
     "utf-16": (_body().decode().encode("utf-16-le"), "request JSON"),
     "nan": (b'{"inputs":[{"name":"X","shape":[1],"datatype":"FP32","data":[NaN]}]}', "NaN is not a JSON value"),
     "nested 100k deep": (b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper than 100"),
-    "unknown key nested deep": (_body(extra=_deep(150)), "'extra' is nested deeper than 100"),
-    "data nested deep": (_body(_input(shape=[1], data=_deep(150))), "'data' of input 'X' is nested deeper"),
+    "unknown key nested deep": (_body(extra=_deep(MAX_NESTING + 50)), "'extra' is nested deeper than 100"),
+    "data nested deep": (_body(_input(shape=[1], data=_deep(MAX_NESTING + 50))), "'data' of input 'X' is nested deeper"),
     "no inputs": (b"{}", "'inputs' is missing"),
     "inputs an object": (_body(inputs={}), "'inputs' must be a list, got an object"),
     "inputs empty": (_body(inputs=[]), "'inputs' must hold 1 to"),
@@ -250,9 +255,9 @@ def test_parameters_that_are_used_leave_the_custom_ones() -> None:
 
 def test_head_alone_is_parsed_before_its_bytes_have_come() -> None:
     head = _binary(8, 4)
-    body = codec.parse_head(head, None)
+    body = parse_head(head, None)
     assert [(part.start, part.nbytes) for part in body.inputs] == [(len(head), 8), (len(head) + 8, 4)]
-    assert body.offsets() == [0, 64]
+    assert body.offsets() == [0, ALIGNMENT]
     assert body.input_bytes == 68
 
 
@@ -276,3 +281,19 @@ def test_mixed_json_and_binary_inputs_land_in_their_places() -> None:
     got = [bytes(slot[at : at + part.nbytes]) for at, part in zip(body.offsets(), body.inputs)]
     assert got == [struct.pack("<ii", 5, -6), b"\1\2\3", _strings("é".encode(), b"")]
     assert [part.datatype for part in body.inputs] == [DataType.INT32, DataType.UINT8, DataType.BYTES]
+
+
+def test_limits_are_met_exactly() -> None:
+    assert parse_shape([1] * MAX_RANK, "'shape'", 4) == (1,) * MAX_RANK
+    assert parse_shape([MAX_TENSOR_BYTES // 4], "'shape'", 4) == (MAX_TENSOR_BYTES // 4,)
+    with pytest.raises(InvalidRequest, match="'shape' is too large"):
+        parse_shape([MAX_TENSOR_BYTES // 4 + 1], "'shape'", 4)
+    many = [_input(name="X%d" % number) for number in range(MAX_TENSORS)]
+    assert len(codec.parse_infer(_body(*many)).inputs) == MAX_TENSORS
+    with pytest.raises(InvalidRequest, match="'inputs' must hold 1 to 255 tensors, got 256"):
+        codec.parse_infer(_body(*many, _input(name="one more")))
+
+
+def test_foreign_names_are_shown_short_and_printable() -> None:
+    assert shown("a\0b\x1b") == "a?b?"
+    assert len(shown("x" * 1000)) == 64
