@@ -20,6 +20,7 @@ BACKOFF_FIRST_S, BACKOFF_CAP_S = 0.5, 7.0
 ANSWER_S = 3.0  # a vision child that works answers well within this, waiting not counted
 _TICK_S = 0.2
 _OPEN_TIMEOUT_MS = 5000
+_READ_TIMEOUT_MS = 15000  # no less than the longest distance of key frames: OpenCV's first read waits for one
 _LIFE_BITS = 32  # numbers of frames: those of a later child are above all of an earlier one's
 _STATES = {"": State.OK, "camera.opening": State.DEGRADED, "camera.ended": State.OFF}
 
@@ -110,7 +111,7 @@ class SourceKeeper:
             "transport": options.transport,
             "loop": options.loop,
             "open_timeout_ms": _OPEN_TIMEOUT_MS,
-            "read_timeout_ms": int(min(max(options.stale_after_s * 0.6, 0.5), 10.0) * 1000),
+            "read_timeout_ms": _READ_TIMEOUT_MS,
             "alive_every_ms": int(min(max(options.stale_after_s / 4, 0.1), 1.0) * 1000),
             "sequence": self._lives << _LIFE_BITS,
         }

@@ -9,6 +9,7 @@ from typing import Any, Mapping, Optional
 from edge_agent.processes.backoff import Backoff
 
 OPEN_BUDGET_S = 20.0  # opening may try several ways and ask the server why it failed
+FIRST_FRAME_S = 20.0  # a decoder that starts in mid-stream waits for a key frame; cameras send one every 1 to 10 s
 WRONG_PASSWORD_S = 60.0  # cameras lock accounts
 ENDED, UNSUPPORTED = "camera.ended", "camera.unsupported"  # trying again would not help
 _MUST_CHANGE = "camera.frozen"  # after this a first frame is not enough
@@ -134,7 +135,8 @@ class Liveness:
         if self.phase is not Phase.LIVE:
             return None
         frame_at = max(self.frame_at or 0.0, self._since)
-        if now - frame_at > self._stale_after_s:
+        patience_s = self._stale_after_s if self.frames else max(self._stale_after_s, FIRST_FRAME_S)
+        if now - frame_at > patience_s:
             return Verdict("camera.stalled", "no frame for %.1f s" % (now - frame_at))
         changing_at = max(self._changing_at, self._since)
         if self._frozen_after_s and now - changing_at > self._frozen_after_s:

@@ -32,12 +32,7 @@ class Reader(threading.Thread):
         self._frames = frames
         self._event = event
         self._capture = None
-        self._stopping = threading.Event()
         self.reading = True  # until just before `closed` is told
-
-    def stop(self):
-        """Ends after the read that is under way."""
-        self._stopping.set()
 
     def run(self):
         """The thread."""
@@ -61,10 +56,9 @@ class Reader(threading.Thread):
         put = self._put_first
         if self._opening.kind == source.FILE:
             self._read_file(put)
-        while not self._stopping.is_set():
+        while True:
             put(self._next())
             put = self._frames.put
-        raise Ended("camera.ended", "closed as asked")
 
     def _put_first(self, picture):
         self._frames.put(picture)
@@ -122,9 +116,10 @@ class Reader(threading.Thread):
     def _read_file(self, put):
         pace = 1.0 / _plausible(self._capture.get(cv2.CAP_PROP_FPS))
         due = time.monotonic()
-        while not self._stopping.is_set():
+        while True:
             count = 0
-            while not self._stopping.wait(max(0.0, due - time.monotonic())):
+            while True:
+                time.sleep(max(0.0, due - time.monotonic()))
                 good, picture = self._capture.read()
                 if not good or picture is None:
                     break
