@@ -26,6 +26,7 @@ from edge_agent.telemetry.tasks import Tasks
 _log = logging.getLogger(__name__)
 
 _STOP_PART_S = 15.0  #: longest stop of one part; those that have a limit of their own are below it
+_TRIM_EVERY_S = 30.0
 _STARTED = {"crash": "agent.started_after_crash", "power": "agent.started_after_power_cut"}
 
 
@@ -105,6 +106,7 @@ class Agent:
             _log.error("the configuration is broken, the last good one runs: %s", text, extra={"code": "config.safe_mode"})
             self._parts.store.event("config.rejected", code="config.rejected", args={"text": text}, text=text)
         self._tasks.spawn(self._announce(), "announce")
+        self._tasks.spawn(self._trim_arena(), "arena-trim")
 
     async def _announce(self) -> None:
         """Tells the service manager and the log once models serve."""
@@ -119,6 +121,12 @@ class Agent:
         await serving.settled()
         self._manager.ready("serving on %s" % self._parts.api.address)
         _log.info("ready: %s", self._parts.api.address)
+
+    async def _trim_arena(self) -> None:
+        """Pages of slots that nobody uses for a while go back to the machine."""
+        while True:
+            await asyncio.sleep(_TRIM_EVERY_S)
+            self._parts.arena.trim(_TRIM_EVERY_S)
 
     # -- stop -------------------------------------------------------------------------------------------------------
 

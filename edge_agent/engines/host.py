@@ -10,6 +10,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
+from edge_agent.domain.status import PartStatus, State
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
 from edge_agent.engines.traffic import Traffic
@@ -167,10 +168,18 @@ class EngineHost:
             self.options.batch_timeout_s,
             self.options.load_timeout_s,
             self._on_hang,
+            self._on_busy,
         )
 
     def _on_hang(self, text: str) -> None:
         self._supervisor.restart("engine_host.hung", text)
+
+    def _on_busy(self, instance: int, until: float) -> None:
+        """A batch runs until `until` at most, or (0) none does: a ping that stays out counts only then."""
+        if until:
+            self._supervisor.busy(until, str(instance))
+        else:
+            self._supervisor.idle(str(instance))
 
     async def _load_into(self, child: Child, model: HostedModel) -> None:
         timeout_s = self.options.load_timeout_s
@@ -241,15 +250,20 @@ class EngineHost:
         self._on_event("engine_host.down", self.options.name, reason)
 
     def status(self) -> Dict[str, Any]:
-        """For `/api/status`."""
+        """An entry of `engine_hosts` in `/api/status`."""
         supervisor = self._supervisor
         return {
             "name": self.options.name,
-            "state": "ok" if self.up else "failed",
-            "since": supervisor.since,
+            **self._part(supervisor).as_json(),
             "pid": supervisor.pid,
             "restarts": supervisor.restarts,
             "models": sorted(self.models),
-            "code": "" if self.up else "engine_host.died",
-            "args": {"host": self.options.name, "reason": supervisor.reason},
         }
+
+    def _part(self, supervisor: Supervisor) -> PartStatus:
+        args = {"host": self.options.name, "text": supervisor.reason, "reason": supervisor.reason}
+        if self.up:
+            return PartStatus(State.OK, supervisor.since, args=args)
+        if not supervisor.reason:
+            return PartStatus(State.DEGRADED, supervisor.since, "engine_host.starting", args)
+        return PartStatus(State.FAILED, supervisor.since, "engine_host.died", args)

@@ -51,6 +51,7 @@ class EngineInstance:
         batch_timeout_s: float,
         load_timeout_s: float,
         on_hang: Callable[[str], None],
+        on_busy: Callable[[int, float], None],
     ) -> None:
         self.number = number
         self.label = label
@@ -63,6 +64,7 @@ class EngineInstance:
         self._batch_timeout_s = batch_timeout_s
         self._load_timeout_s = load_timeout_s
         self._on_hang = on_hang
+        self._on_busy = on_busy
         self._channel: Optional[Channel] = None
         self._report: Optional[LoadReport] = None
         self._sent: Dict[int, _Sent] = {}
@@ -257,8 +259,11 @@ class EngineInstance:
         self._shapes_run.add(shapes)
 
     def _begin_head(self) -> None:
+        """The oldest batch begins to run, or none is left: its budget counts, and its host may be silent meanwhile."""
         self._head_since = self._clock.monotonic()
-        if self._watch is None and self._sent:
+        head = next(iter(self._sent.values()), None)
+        self._on_busy(self.number, 0.0 if head is None else self._head_since + head.budget_s)
+        if self._watch is None and head is not None:
             self._watch_head()
 
     def _watch_head(self) -> None:
@@ -272,13 +277,6 @@ class EngineInstance:
             self._on_hang("a batch of %s ran for more than %g s" % (self.label, head.budget_s))
             return
         self._watch = asyncio.get_running_loop().call_later(min(left, self._batch_timeout_s), self._watch_head)
-
-    @property
-    def busy_until(self) -> float:
-        """When the running batch is over its budget, monotonic seconds; 0 when nothing runs."""
-        if not self._sent:
-            return 0.0
-        return self._head_since + next(iter(self._sent.values())).budget_s
 
 
 def _leases(request: InferRequest) -> List[Lease]:
