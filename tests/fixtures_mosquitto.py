@@ -80,8 +80,8 @@ class Mosquitto:
     def _end(self, number: int) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.send_signal(signal.SIGCONT)
             process.send_signal(number)
+            process.send_signal(signal.SIGCONT)  # a frozen one must not say another word before it is killed
             process.wait(10)
 
     def kill(self) -> None:

@@ -6,18 +6,18 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from typing import Callable, Optional, Sequence
+from typing import Callable, Optional, Sequence, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import PartStatus, State
-from edge_agent.mqtt import failures, protocol
-from edge_agent.mqtt.backoff import Backoff
+from edge_agent.mqtt import failures
 from edge_agent.mqtt.failures import Failure
 from edge_agent.mqtt.link import FIRST_INFLIGHT, Link
 from edge_agent.mqtt.message import Message, PublishProperties
 from edge_agent.mqtt.options import BrokerOptions
 from edge_agent.mqtt.outgoing import Outgoing
+from edge_agent.mqtt.retry import Ending, LinkEnd, Retry
 from edge_agent.mqtt.subscriptions import Subscriptions
 from edge_agent.mqtt.topics import is_publishable
 from edge_agent.mqtt.watch import Silence
@@ -27,7 +27,6 @@ _log = logging.getLogger(__name__)
 _TICK_S = 0.5  #: how often the link is looked at
 _GOODBYE_S = 2.0
 _CUT_S = 1.0
-_POISONED = 3  #: network threads in a row that died of what the stored session held
 
 
 def _ignore_message(_message: Message) -> None:
@@ -52,15 +51,12 @@ class BrokerConnection:
         self._clock = clock
         self._on_message = on_message
         self._on_change = on_change
-        self._versions = protocol.VersionChoice(options.version)
-        self._backoff = Backoff(options.retry_min_s, options.retry_max_s)
+        self._retry = Retry(options)
         self._subscriptions = Subscriptions()
         self._outgoing = Outgoing(options.max_unsent, options.max_unsent_bytes)
         self._status = PartStatus(State.OFF)
         self._connected = False
-        self._refusal: Optional[Failure] = None
-        self._version_refused = False
-        self._deaths = 0
+        self._refusal: Optional[Tuple[int, str]] = None
         self._inflight = FIRST_INFLIGHT
         self._link: Optional[Link] = None
         self._wake: asyncio.Event
@@ -144,7 +140,7 @@ class BrokerConnection:
     @property
     def version(self) -> str:
         """The protocol version of the present (or last tried) connection."""
-        return self._link.version if self._link is not None else self._versions.now
+        return self._link.version if self._link is not None else self._retry.version
 
     @property
     def unsent(self) -> int:
@@ -175,8 +171,7 @@ class BrokerConnection:
 
     def link_refused(self, reason: int, text: str) -> None:
         """CONNACK with a refusal."""
-        self._version_refused = reason == failures.UNSUPPORTED_VERSION
-        self._refusal = failures.of_refusal(self._options, reason, text)
+        self._refusal = (reason, text)
 
     def link_subscribed(self, mid: int, refusals: Sequence[str]) -> None:
         """SUBACK."""
@@ -199,18 +194,18 @@ class BrokerConnection:
                 delay = await self._one_link()
             except Exception:  # noqa: BLE001  the supervisor of the link: a fault of ours must not end MQTT for good
                 _log.exception("the MQTT connection met an error", extra={"action": "mqtt.supervisor_error"})
-                delay = self._backoff.failed()
+                delay = self._retry.failed()
             await asyncio.sleep(delay)
 
     async def _one_link(self) -> float:
         """Connect, stay until the link ends; answers the seconds to wait before the next one."""
-        self._refusal, self._version_refused = None, False
-        link = Link(self._options, self._versions.now, self._deaths >= _POISONED, self._inflight, self._clock, self)
+        self._refusal = None
+        link = Link(self._options, self._retry.version, self._retry.fresh, self._inflight, self._clock, self)
         try:
             link.start()
         except OSError as exc:
             self._set_status(State.FAILED, failures.of_tls_files(self._options, exc))
-            return self._backoff.failed()
+            return self._retry.failed()
         self._link = link
         silent: Optional[str] = None
         try:
@@ -220,7 +215,10 @@ class BrokerConnection:
             self._link = None
             link.release()
             self._forget(link)
-        return self._after(link, silent)
+        ending = self._ending(link, silent)
+        if ending.failure is not None and not self._stopping:
+            self._set_status(State.FAILED, ending.failure)
+        return ending.delay_s
 
     async def _watch(self, link: Link) -> Optional[str]:
         """Wait for the link's end; answers why we gave it up, None when it ended by itself."""
@@ -246,44 +244,16 @@ class BrokerConnection:
             return
         self._subscriptions.asked(mid, filters, self._clock.monotonic())
 
+    def _ending(self, link: Link, silent: Optional[str]) -> Ending:
+        lived_s = None if link.accepted_at is None else self._clock.monotonic() - link.accepted_at
+        return self._retry.after(LinkEnd(lived_s, link.thrown_out, link.cause, self._refusal, silent))
+
     def _forget(self, link: Link) -> None:
         self._connected = False
         self._inflight = link.max_inflight
         self.dropped += link.dropped
         self.unreadable += link.unreadable
         self._outgoing.fail_all("the connection to the broker ended before it acknowledged the message")
-
-    def _after(self, link: Link, silent: Optional[str]) -> float:
-        """What the end of a link means for the status and for the next one."""
-        poisoned = link.accepted_at is not None and link.cause is not None and not isinstance(link.cause, OSError)
-        self._deaths = self._deaths + 1 if poisoned else 0
-        now = self._clock.monotonic()
-        if link.accepted_at is not None:
-            self._versions.lost()
-            delay = self._backoff.lost(now - link.accepted_at, link.thrown_out and silent is None)
-        else:
-            delay = self._after_no_connection(link, silent)
-        if not self._stopping and delay > 0:
-            self._set_status(State.FAILED, self._failure(link, silent))
-        return delay
-
-    def _after_no_connection(self, link: Link, silent: Optional[str]) -> float:
-        if self._version_refused and self._versions.refused():
-            return 0.0  # at once, and not worth a word: this is how `auto` finds the version
-        if self._refusal is None and silent is None and not isinstance(link.cause, OSError):
-            self._versions.hung_up()
-        return self._backoff.failed()
-
-    def _failure(self, link: Link, silent: Optional[str]) -> Failure:
-        if self._refusal is not None:
-            return self._refusal
-        if self._backoff.duel:
-            return Failure("mqtt.client_id_taken", {"client_id": self._options.client_id})
-        if silent is not None:
-            return failures.unreachable(self._options, silent)
-        if link.cause is not None:
-            return failures.of_exception(self._options, link.cause)
-        return failures.unreachable(self._options, "the broker closed the connection")
 
     # -- status ----------------------------------------------------------------------------------------
 
