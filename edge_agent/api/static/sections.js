@@ -1,0 +1,220 @@
+// The sections of the page, each a function from the agent's JSON to elements.
+
+import { h } from './dom.js';
+import { badge, detail, explained, isOff, mark, reason, sentence, withCode } from './faults.js';
+import { age, bytes, clip, clockTime, duration, fullTime, known, knows, number, percent, say } from './words.js';
+
+const ENGINES = { tensorrt: 'TensorRT', onnxruntime: 'ONNX Runtime', python: 'Python' };
+const LABELS_SHOWN = 4;
+const BAD = /\.(down|failed|damaged|full|rejected|denied|sync\.gap|rolled_back|client_id_taken|started_after_.*)$/;
+const GOOD = /\.(up|ok|loaded|started|synced|promoted|built|installed)$/;
+
+const list = (value) => (Array.isArray(value) ? value : []);
+const empty = (word) => h('p', { class: 'empty' }, say(word));
+const dots = (...texts) => texts.filter(Boolean).join(' · ');
+
+// -- cameras ------------------------------------------------------------------------------------------------------------
+
+export function cameras(listed, enlarged) {
+  if (!listed.length) return empty('no_cameras');
+  return listed.map((camera) => h(
+    'article',
+    { 'data-key': camera.name, class: enlarged.has(camera.name) ? 'camera large' : 'camera' },
+    h('button', { type: 'button', class: 'picture', 'data-live': camera.name, 'data-key': 'picture' }),
+    h('div', { class: 'title' }, mark(camera.state), h('h3', null, camera.title || camera.name), badge(camera)),
+    camera.title && h('p', { class: 'muted small' }, camera.name),
+    camera.state !== 'ok' && explained(camera),
+    h('dl', { class: 'numbers' },
+      pair(say('fps_in'), fps(camera.fps_in)),
+      pair(say('fps_inferred'), fps(camera.fps_inferred)),
+      pair(say('frame_age'), known(camera.frame_age_s) === null ? '–' : age(camera.frame_age_s)),
+      pair(say('one_model'), list([].concat(camera.model || '')).join(', ') || '–')),
+    camera.source && h('p', { class: 'muted small source' }, camera.source),
+  ));
+}
+
+const fps = (value) => (known(value) === null ? '–' : number(value, 1));
+const pair = (name, value) => h('div', null, h('dt', null, name), h('dd', null, value));
+
+// -- models and parts ---------------------------------------------------------------------------------------------------
+
+export function models(listed) {
+  if (!listed.length) return h('li', { class: 'empty' }, say('no_models'));
+  return listed.map((model) => {
+    const versions = list(model.versions);
+    const shown = versions.find((one) => one.state === 'ok') || versions[0];
+    const engine = shown ? dots(say('version', { version: shown.version }), ENGINES[shown.engine] || shown.engine) : '';
+    const others = versions.filter((one) => one !== shown && one.state !== 'ok');
+    return row(model.name, model.name, model, engine || say('no_version'), others.map((one) => h(
+      'div', { class: 'other' }, h('p', { class: 'small' }, mark(one.state), ' ', say('version', { version: one.version })), explained(one),
+    )));
+  });
+}
+
+export function parts(status) {
+  const hosts = list(status.engine_hosts).map((one) => row(`host/${one.name}`, [say('one_engine_host'), ' ', one.name], one, hostNote(one)));
+  const sinks = list(status.sync).map((one) => row(`sync/${one.name}`, [say('one_sync'), ' ', one.name], one, ''));
+  const single = [['mqtt', mqttNote], ['store', storeNote], ['clock', clockNote], ['access', null], ['uplink', null]]
+    .filter(([name]) => status[name])
+    .map(([name, note]) => row(name, say(`one_${name}`), status[name], note && !isOff(status[name]) ? note(status[name]) : ''));
+  return [...hosts, ...single.slice(0, 2), ...sinks, ...single.slice(2)];
+}
+
+function row(key, name, part, note, more = null) {
+  return h(
+    'li',
+    { 'data-key': key, class: isOff(part) ? 'part is-off' : 'part' },
+    mark(part.state),
+    h('div', { class: 'about' }, h('p', { class: 'name' }, h('strong', null, name)), note && h('p', { class: 'muted small' }, note),
+      part.state !== 'ok' && part.code && explained(part), more),
+    badge(part),
+  );
+}
+
+function hostNote(host) {
+  const restarts = known(host.restarts) || 0;
+  return dots(
+    list(host.models).join(', '),
+    host.pid && say('pid', { pid: host.pid }),
+    restarts && (restarts === 1 ? say('restart') : say('restarts', { n: number(restarts) })),
+  );
+}
+
+function mqttNote(mqtt) {
+  const counters = mqtt.counters || {};
+  const dropped = sum(counters, (name) => name.endsWith('dropped'));
+  return dots(
+    mqtt.protocol && `MQTT ${mqtt.protocol}`,
+    known(counters.answers_sent) !== null && say('answers', { n: number(counters.answers_sent) }),
+    counters.answers_waiting && say('waiting', { n: number(counters.answers_waiting) }),
+    dropped && say('dropped', { n: number(dropped) }),
+  );
+}
+
+function storeNote(store) {
+  const dropped = sum(store, (name) => name.startsWith('dropped_'));
+  return dots(
+    known(store.bytes) !== null && bytes(store.bytes),
+    known(store.rows_written) !== null && say('rows', { n: number(store.rows_written) }),
+    known(store.last_commit_ms) !== null && say('commit', { ms: number(store.last_commit_ms, 1) }),
+    store.queue && say('waiting', { n: number(store.queue) }),
+    dropped && say('dropped', { n: number(dropped) }),
+  );
+}
+
+function clockNote(clock) {
+  return dots(clock.synced && say('synced'), clock.now && clockTime(clock.now));
+}
+
+function sum(counters, wanted) {
+  return Object.entries(counters).reduce((total, [name, value]) => (wanted(name) ? total + (known(value) || 0) : total), 0);
+}
+
+// -- device -------------------------------------------------------------------------------------------------------------
+
+export function device(status) {
+  const values = status.device || {};
+  const agent = status.agent || {};
+  const arena = agent.arena || {};
+  const total = known(values.memory_total_bytes);
+  const used = total === null || known(values.memory_available_bytes) === null ? null : total - values.memory_available_bytes;
+  return [
+    fact('board', values.board && dots(values.board, values.l4t && `L4T ${values.l4t}`, values.jetpack && `JetPack ${values.jetpack}`)),
+    fact('temperature', temperatures(values.temperatures_c)),
+    fact('cpu', known(values.cpu_load) !== null && percent(values.cpu_load), values.cpu_load),
+    fact('gpu', known(values.gpu_load) !== null && percent(values.gpu_load), values.gpu_load),
+    fact('memory', used !== null && say('used_of', { used: bytes(used), total: bytes(total) }), used / total),
+    fact('disk', disk(values), 1 - values.disk_free_bytes / values.disk_total_bytes),
+    fact('power', known(values.power_total_w) !== null && `${number(values.power_total_w, 1)} W`),
+    values.fan && fact('fan', dots(known(values.fan.duty) !== null && percent(values.fan.duty), known(values.fan.rpm) !== null && `${number(values.fan.rpm)} rpm`)),
+    fact('uptime', known(values.uptime_s) !== null && duration(values.uptime_s)),
+    fact('agent_memory', known(agent.rss_bytes) !== null && bytes(agent.rss_bytes)),
+    known(arena.bytes_max) && fact('tensors', say('used_of', { used: bytes(arena.bytes_used), total: bytes(arena.bytes_max) }), arena.bytes_used / arena.bytes_max),
+    fact('loop_lag', known(agent.loop_lag_p99_ms) !== null && `${number(agent.loop_lag_p99_ms, 1)} ms`),
+  ];
+}
+
+function fact(word, text, share = null) {
+  const meter = text && known(share) !== null && h('meter', { min: 0, max: 1, high: 0.9, optimum: 0, value: share.toFixed(3), 'aria-label': say(word) });
+  return h('div', { 'data-key': word }, h('dt', null, say(word)), h('dd', text ? null : { class: 'muted' }, text || say('unknown'), meter));
+}
+
+function temperatures(zones) {
+  const warmest = Object.entries(zones || {}).filter(([, value]) => known(value) !== null).sort(([, a], [, b]) => b - a);
+  return warmest.slice(0, 4).map(([zone, value], index) => (index
+    ? h('span', { class: 'muted small' }, ` · ${zone} ${number(value, 0)}`)
+    : h('span', null, `${number(value, 1)} °C `, h('span', { class: 'muted small' }, zone)))).reduce((all, one) => [...(all || []), one], null);
+}
+
+function disk(values) {
+  if (known(values.disk_free_bytes) === null || known(values.disk_total_bytes) === null) return null;
+  return say('free', { free: bytes(values.disk_free_bytes), total: bytes(values.disk_total_bytes) });
+}
+
+// -- results and events -------------------------------------------------------------------------------------------------
+
+export function results(rows, error) {
+  if (error) return h('p', { class: 'empty' }, say('not_readable', { text: error }));
+  if (!rows.length) return empty('no_results');
+  const head = ['time', 'source', 'seen', 'latency'].map((word) => h('th', { role: 'columnheader', scope: 'col', class: word }, say(word)));
+  return h(
+    'table',
+    { role: 'table', class: 'results', 'aria-labelledby': 'h-results' },
+    h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, head)),
+    h('tbody', { role: 'rowgroup' }, rows.map((result) => h(
+      'tr',
+      { 'data-key': result.uid || result.seq, role: 'row' },
+      cell('time', moment(result.captured_at, result.clock_synced === false)),
+      cell('source', [result.source, ' ', h('span', { class: 'muted' }, result.model)]),
+      cell('seen', seen(list(result.objects))),
+      cell('latency', known(result.latency_us) === null ? '–' : `${number(result.latency_us / 1000, result.latency_us < 10000 ? 1 : 0)} ms`),
+    ))),
+  );
+}
+
+const cell = (name, content) => h('td', { role: 'cell', class: name }, content);
+
+function moment(at, unsure) {
+  const when = h('time', { datetime: at, title: fullTime(at) }, clockTime(at, true));
+  return unsure ? [when, h('abbr', { title: say('clock_wrong') }, '?')] : when;
+}
+
+/** Labels with their scores, the same label once. */
+function seen(objects) {
+  if (!objects.length) return h('span', { class: 'muted' }, say('nothing'));
+  const scores = new Map();
+  for (const { label, score } of objects) {
+    const text = clip(label, 60);
+    scores.set(text, [...(scores.get(text) || []), known(score) === null ? '–' : number(score, 2)]);
+  }
+  const groups = [...scores].slice(0, LABELS_SHOWN).map(([label, all]) => h(
+    'span', { class: 'label' }, label, all.length > 1 && ` ×${all.length}`, ' ',
+    h('span', { class: 'muted' }, all.slice(0, 3).join(' '), all.length > 3 && ' …'),
+  ));
+  if (scores.size > LABELS_SHOWN) groups.push(h('span', { class: 'muted' }, say('more', { n: scores.size - LABELS_SHOWN })));
+  return groups;
+}
+
+export function events(rows, error) {
+  if (error) return h('p', { class: 'empty' }, say('not_readable', { text: error }));
+  if (!rows.length) return empty('no_events');
+  return h('ul', { class: 'events' }, rows.map((event) => {
+    const said = sentence(event.code, event.kind, event.args);
+    const name = `${event.code || ''}|${event.kind}`.split('|').filter(Boolean);
+    const state = name.some((one) => BAD.test(one)) ? 'failed' : GOOD.test(event.kind) ? 'ok' : 'off';
+    return h(
+      'li',
+      { 'data-key': event.uid || event.seq },
+      h('span', { class: 'time' }, h('time', { datetime: event.at, title: fullTime(event.at) }, clockTime(event.at))),
+      mark(state),
+      h('div', null,
+        h('p', null, event.subject && [h('strong', null, clip(event.subject, 120)), ' '], withCode(said || clip(event.text || event.kind, 300))),
+        said && more(event)),
+    );
+  }));
+}
+
+function more(event) {
+  const text = detail({ code: event.code || event.kind, args: event.args });
+  return text && h('p', { class: 'detail' }, text);
+}
