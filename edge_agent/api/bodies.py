@@ -66,12 +66,12 @@ class Body:
             "the request body (%s) is over the limit of %d bytes (http.max_body_bytes)" % (what, self._max_bytes)
         )
 
-    async def some(self, silence_s: float = SILENCE_LIMIT_S) -> bytes:
+    async def some(self, silence_s: Optional[float] = None) -> bytes:
         """The next bytes as they came, empty at the end. BodySilent when none come; nothing is lost then."""
         if self._rest:
             rest, self._rest = self._rest, b""
             return rest
-        data = await self._next(silence_s)
+        data = await self._next(SILENCE_LIMIT_S if silence_s is None else silence_s)
         self._received += len(data)
         if self._received > self._max_bytes:
             raise self._too_large("%d bytes so far" % self._received)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Optional, Set
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional, Set, Type
 
 from aiohttp import web
 
+from edge_agent.access.gate import Actor
 from edge_agent.api.answers import SERVER, error_response, json_bytes
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,15 @@ def _full_house() -> bytes:
     return head.encode() + body
 
 
+@dataclass
+class Call:
+    """What the middleware, the access check and the handler of one request tell each other."""
+
+    client_id: str = ""  #: the request id that the client gave
+    actor: Optional[Actor] = None  #: who asks; None where no token is needed
+    statuses: Mapping[Type[Exception], int] = field(default_factory=dict)  #: where the route's differ from the one table
+
+
 class Listener:
     """One listening address: what kind it is, and the connections that it has."""
 
@@ -39,6 +50,7 @@ class Listener:
         self.limit = limit
         self.connections: Set[Connection] = set()
         self.refused = 0  #: connections over the limit
+        self.closed = False  #: the server stops: connections that were on their way are dropped
 
 
 class Connection(web.RequestHandler):
@@ -55,6 +67,7 @@ class Connection(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type]
         )
         self.listener = listener
+        self.call = Call()  #: of the request that is being served; a connection serves one at a time
         self._clock = loop.time
         self._turned_away = False
         self._busy = False
@@ -62,7 +75,7 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes the connection, or turns it away when the house is full."""
-        if len(self.listener.connections) >= self.listener.limit:
+        if self.listener.closed or len(self.listener.connections) >= self.listener.limit:
             self._turn_away(transport)
             return
         self.listener.connections.add(self)
@@ -95,8 +108,9 @@ class Connection(web.RequestHandler):
         if not self._turned_away:
             super().connection_lost(exc)
 
-    def request_began(self) -> None:
+    def request_began(self, client_id: str) -> None:
         """The head is whole (called by the middleware)."""
+        self.call = Call(client_id)
         self._busy = True
         self._head_since = None
 
@@ -157,3 +171,10 @@ def connection_of(request: web.BaseRequest) -> Connection:
     protocol: Any = request.protocol
     assert isinstance(protocol, Connection)
     return protocol
+
+
+def actor_of(request: web.BaseRequest) -> Actor:
+    """Who asks, on a route that needs a permission."""
+    actor = connection_of(request).call.actor
+    assert actor is not None
+    return actor

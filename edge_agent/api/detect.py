@@ -11,7 +11,7 @@ from edge_agent.access.gate import Actor
 from edge_agent.access.roles import Permission
 from edge_agent.api.answers import json_response
 from edge_agent.api.bodies import Body, BodyMemory
-from edge_agent.api.middleware import ACTOR, CLIENT_ID
+from edge_agent.api.connections import actor_of, connection_of
 from edge_agent.api.multipart import boundary_of, first_file
 from edge_agent.api.services import Services
 from edge_agent.errors import Draining, Forbidden, InvalidRequest
@@ -36,8 +36,7 @@ class DetectHandler:
         """What the model sees in the picture."""
         if self._services.draining():
             raise Draining("Server exiting")
-        actor: Actor = request[ACTOR]
-        keep, source = _source(request, actor)
+        keep, source = _source(request, actor_of(request))
         min_score = _min_score(request.query.get("min_score", "0"))
         model = request.match_info["model"]
         self._services.serving.lookup(model)  # before the upload, not after it
@@ -50,7 +49,7 @@ class DetectHandler:
             if not len(picture):
                 raise InvalidRequest("the request body is empty, a picture is expected")
             answer = await self._services.detector.detect(
-                model, picture, request_id=request[CLIENT_ID], source=source, keep=keep, min_score=min_score
+                model, picture, request_id=connection_of(request).call.client_id, source=source, keep=keep, min_score=min_score
             )
         finally:
             body.release()

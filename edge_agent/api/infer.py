@@ -6,11 +6,10 @@ from typing import Optional, Tuple
 
 from aiohttp import web
 
-from edge_agent.access.gate import Actor
 from edge_agent.api.answers import coded_response
 from edge_agent.api.bodies import Body, BodyMemory
+from edge_agent.api.connections import actor_of
 from edge_agent.api.intake import Intake
-from edge_agent.api.middleware import ACTOR
 from edge_agent.api.services import Served, Services
 from edge_agent.domain.requests import InferRequest
 from edge_agent.domain.results import RequestRecord
@@ -31,8 +30,7 @@ class InferHandler:
 
     async def infer(self, request: web.Request) -> web.Response:
         """Runs one request; its slots are given back however it ends."""
-        actor: Actor = request[ACTOR]
-        source = "http/" + actor.name
+        source = "http/" + actor_of(request).name
         received_at, started = self._services.clock.now(), self._services.clock.monotonic()
         intake: Optional[Intake] = None
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
-from edge_agent.api.bodies import SILENCE_LIMIT_S, Body, BodySilent
+from edge_agent.api.bodies import Body, BodySilent
 from edge_agent.api.services import Served, ServingDoor
 from edge_agent.domain.tensors import DataType, Lease
 from edge_agent.errors import InvalidRequest
@@ -82,7 +82,7 @@ class Intake:
         self.lease, self.room = await self._serving.reserve(served.name, served.version, self.parsed.input_bytes)
         return self.lease.view()
 
-    async def _fill(self, places: _Places, silence_s: float) -> None:
+    async def _fill(self, places: _Places, silence_s: Optional[float] = None) -> None:
         while True:
             data = await self._body.some(silence_s)
             if not data:
@@ -101,7 +101,7 @@ class Intake:
             if lease is not None:
                 lease.release()
         self.lease = self.room = None
-        await self._fill(rest, SILENCE_LIMIT_S)
+        await self._fill(rest)
         whole = memoryview(private)
         for place in self.parsed.views(await self._reserve()):
             place[:] = whole[: len(place)]

@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 import re
-from typing import Dict, Mapping, Optional, Sequence, Tuple, Type
+from typing import Mapping, Optional, Sequence, Tuple, Type
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -39,10 +39,6 @@ STATUSES: Sequence[Tuple[Type[Exception], int]] = (
 )
 RETRY_AFTER_S = "1"
 REQUEST_ID = "X-Request-Id"
-#: keys of what the handlers find in the request
-STATUS_OVERRIDES = "edge_agent.statuses"
-ACTOR = "edge_agent.actor"
-CLIENT_ID = "edge_agent.client_id"
 
 _SANE_ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
 _CHALLENGE = 'Basic realm="edge-agent", charset="UTF-8"'
@@ -81,10 +77,9 @@ class Middleware:
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answers the request."""
         connection = connection_of(request)
-        connection.request_began()
         given = request.headers.get(REQUEST_ID, "")
         client_id = given if _SANE_ID.match(given) else ""
-        request[CLIENT_ID] = client_id
+        connection.request_began(client_id)
         request_id = client_id or "%s-%x" % (self._prefix, next(self._numbers))
         try:
             response = await self._answer(request, handler, connection.listener.kind, request_id)
@@ -121,8 +116,7 @@ class Middleware:
 
     @staticmethod
     def _of_ours(request: web.Request, error: errors.EdgeAgentError) -> web.Response:
-        overrides: Dict[Type[Exception], int] = request.get(STATUS_OVERRIDES, {})
-        response = error_response(status_of(error, overrides), str(error))
+        response = error_response(status_of(error, connection_of(request).call.statuses), str(error))
         if response.status == 503:
             response.headers["Retry-After"] = RETRY_AFTER_S
         if response.status == 401:

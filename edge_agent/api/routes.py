@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Awaitable, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union
+from typing import Awaitable, Callable, List, Mapping, Optional, Tuple, Type, Union
 
 from aiohttp import web
 
@@ -16,7 +16,6 @@ from edge_agent.api.connections import connection_of
 from edge_agent.api.detect import FORM, PICTURES, DetectHandler
 from edge_agent.api.infer import InferHandler
 from edge_agent.api.lists import KINDS, PARAMETERS, ListHandlers
-from edge_agent.api.middleware import ACTOR, STATUS_OVERRIDES
 from edge_agent.api.openapi import openapi_document
 from edge_agent.api.pages import document, load_pages, page_handler
 from edge_agent.api.services import Services
@@ -140,12 +139,11 @@ def add_routes(app: web.Application, routes: List[Route], access: AccessCheck) -
 
 
 def _guarded(route: Route, access: AccessCheck) -> Handler:
-    overrides: Dict[Type[Exception], int] = dict(route.statuses)
-
     async def guarded(request: web.Request) -> web.StreamResponse:
-        request[STATUS_OVERRIDES] = overrides
+        connection = connection_of(request)
+        connection.call.statuses = route.statuses
         needs: Optional[Permission] = route.permission(request) if callable(route.permission) else route.permission
-        request[ACTOR] = await access.actor(request, connection_of(request), needs)
+        connection.call.actor = await access.actor(request, connection, needs)
         return await route.handler(request)
 
     return guarded

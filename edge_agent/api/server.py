@@ -128,6 +128,8 @@ class ApiServer:
     async def stop(self) -> None:
         """Listens no more, lets requests end within the limit, closes what is left."""
         self._sweeper.stop()
+        for listener in self._listeners.values():
+            listener.closed = True
         for server in self._servers:
             server.close()
         self._servers = []
@@ -135,6 +137,7 @@ class ApiServer:
             runner, self._runner = self._runner, None
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(runner.cleanup(), 2 * self._stop_limit_s + 1)
+            await asyncio.sleep(0)  # connections that were just closed say so to their protocols
         for path in self._unix_paths:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 
+from edge_agent.api import bodies
 from edge_agent.api.infer import HEADER
 from edge_agent.api.intake import SLOT_SILENCE_S
 from edge_agent.errors import ExecutionError, QueueFull
@@ -388,3 +389,38 @@ async def test_answers_go_to_their_own_callers_on_shared_connections(api: Api) -
 
     assert all(await asyncio.gather(*(ask(number) for number in range(300))))
     assert api.serving.slots == 0
+
+
+def _head(path: str, *headers: str) -> bytes:
+    return "\r\n".join(["POST %s HTTP/1.1" % path, "Host: localhost", *headers, "", ""]).encode()
+
+
+@pytest.mark.parametrize("path", ["/v2/models/demo/infer", "/api/models/demo/detect"])
+async def test_body_that_stays_silent_is_408_and_ends_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(bodies, "SILENCE_LIMIT_S", 0.1)
+    async with running_api(tmp_path) as api:
+        reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+        writer.write(_head(path, "Content-Length: 100", "Content-Type: image/jpeg") + b"{")
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        assert b" 408 " in answer.split(b"\r\n")[0]
+        assert b"paused for 0.1 s" in answer
+
+
+async def test_bodies_that_wait_in_memory_have_a_common_bound(tmp_path: Path) -> None:
+    async with running_api(tmp_path, max_body_bytes=100_000) as api:
+        streams = [await asyncio.open_connection("127.0.0.1", api.server.port) for _ in range(3)]
+        for _, writer in streams:
+            writer.write(_head("/v2/models/demo/infer", "Content-Length: 90000") + b" " * 80_000)
+        answers = [asyncio.ensure_future(reader.readuntil(b"}")) for reader, _ in streams]
+        done, waiting = await asyncio.wait(answers, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        assert len(done) == 1
+        assert b" 503 " in done.pop().result().split(b"\r\n")[0]
+        for _, writer in streams:
+            writer.close()
+        await asyncio.wait(waiting, timeout=5)
+        for answer in waiting:
+            assert isinstance(answer.exception(), asyncio.IncompleteReadError)
+        assert (await api.post("/v2/models/demo/infer", json=GOOD)).status == 200
