@@ -32,7 +32,7 @@ def _is_named(module: str, texts: str) -> bool:
 
 
 def _imports(module: str) -> Set[str]:
-    """What the module imports of the package, functions' own imports too."""
+    """What the module imports or names, functions' own imports too."""
     path = PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py")
     found: Set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -40,6 +40,8 @@ def _imports(module: str) -> Set[str]:
             found.update([node.module, *(f"{node.module}.{name.name}" for name in node.names)])
         elif isinstance(node, ast.Import):
             found.update(name.name for name in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)  # verbs and children are started by their module's name
     return found
 
 
