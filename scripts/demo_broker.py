@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -52,9 +54,10 @@ def accepts(port: int) -> bool:
 def _start(program: str, stack: contextlib.ExitStack) -> Optional[int]:
     port = free_port(_USUAL_PORT + 1)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edge-agent-demo-")))
-    folder.chmod(0o755)  # started as root it goes on as a user of its own
     config = folder / "mosquitto.conf"
-    config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\nlog_dest none\n", encoding="utf-8")
+    # a change of user, which it makes when started as root, would take the death signal off
+    lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "persistence false", "log_dest none", f"user {_user()}"]
+    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
     broker = subprocess.Popen(
         [program, "-c", str(config)],
         stdin=subprocess.DEVNULL,
@@ -70,6 +73,10 @@ def _start(program: str, stack: contextlib.ExitStack) -> Optional[int]:
             return port
         time.sleep(0.05)
     return None
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def _end(broker: subprocess.Popen[bytes]) -> None:
