@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shutil
 import socket
 import subprocess
@@ -56,7 +55,8 @@ def _start(program: str, stack: contextlib.ExitStack) -> Optional[int]:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edge-agent-demo-")))
     config = folder / "mosquitto.conf"
     # a change of user, which it makes when started as root, would take the death signal off
-    lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "persistence false", "log_dest none", f"user {_user()}"]
+    lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "persistence false", "log_dest none"]
+    lines += ["user root"] if os.geteuid() == 0 else []
     config.write_text("\n".join(lines) + "\n", encoding="utf-8")
     broker = subprocess.Popen(
         [program, "-c", str(config)],
@@ -73,10 +73,6 @@ def _start(program: str, stack: contextlib.ExitStack) -> Optional[int]:
             return port
         time.sleep(0.05)
     return None
-
-
-def _user() -> str:
-    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def _end(broker: subprocess.Popen[bytes]) -> None:
