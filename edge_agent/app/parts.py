@@ -107,7 +107,7 @@ class Parts:
         parts: List[Optional[Service]] = [
             self.store,
             self.lag,
-            self.device,
+            self.device if self.config.device.stats != "off" else None,
             self.last_used,
             self.api,
             self.detector,

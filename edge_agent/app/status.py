@@ -23,6 +23,7 @@ def document(parts: Parts, agent: PartStatus, started_at: float, safe_mode: bool
         "mqtt": _OFF.as_json() if parts.mqtt is None else parts.mqtt.status(),
         "store": parts.store.status(),
         "sync": [],
+        "http": parts.api.status(),
         "access": access.as_json(),
         "device": {**PartStatus(State.OK).as_json(), **parts.device.values},
         "clock": _clock(clock),

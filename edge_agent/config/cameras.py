@@ -46,7 +46,6 @@ class CameraSection(Section):
     username: str = Field("", description="user of the camera's sign-in")
     password_file: SecretFile = Field(None, description="file with the camera's password")
     model: Annotated[ModelName, BeforeValidator(_one_of_list)] = Field(description="the model that looks at its pictures")
-    priority: int = Field(1, ge=0, le=255, description="lower is served first and shed last")
     max_fps: float = Field(10.0, ge=0, le=1000, description="most pictures a second that are inferred; 0: no bound")
     transport: Literal["tcp", "udp", "auto"] = Field("tcp", description="how RTSP carries its packets")
     loop: bool = Field(True, description="a file starts again at its end")

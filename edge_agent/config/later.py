@@ -31,6 +31,7 @@ LATER: Tuple[Later, ...] = (
     Later(("store", "media_max_bytes"), "a bound of stored pictures", off=(0,), default=(4294967296,)),
     Later(("store", "media_retention_days"), "deleting old pictures", off=(0,), default=(30,)),
     Later(("store", "reserve_bytes"), "a reserve for a full disk", off=(0,), default=(67108864,)),
+    Later(("cameras", "*", "priority"), "serving cameras by priority", default=(1,)),
     Later(("cameras", "*", "keep"), "keeping only changes", values=("changes",)),
     Later(("cameras", "*", "snapshot"), "stored snapshots", off=("none",), default=("changes",)),
     Later(("cameras", "*", "zones"), "zones", off=({},)),

@@ -10,6 +10,7 @@ Two kinds of channel, both SOCK_SEQPACKET socket pairs:
 * an *instance* channel per model instance: the fixed structs below, never more than MAX_MESSAGE bytes.
 """
 
+import collections
 import json
 import mmap
 import os
@@ -51,18 +52,8 @@ class WireError(Exception):
     """A message that this version does not understand."""
 
 
-class TensorRef:
-    """Where a tensor lies: index in the model's list, datatype code, dims, segment, offset, bytes."""
-
-    __slots__ = ("index", "datatype", "shape", "segment", "offset", "nbytes")
-
-    def __init__(self, index, datatype, shape, segment, offset, nbytes):
-        self.index = index
-        self.datatype = datatype
-        self.shape = shape
-        self.segment = segment
-        self.offset = offset
-        self.nbytes = nbytes
+#: where a tensor lies: index in the model's list, datatype code, dims, segment, offset, bytes
+TensorRef = collections.namedtuple("TensorRef", "index datatype shape segment offset nbytes")
 
 
 class RequestRef:
@@ -93,17 +84,9 @@ class AnswerRef:
         self.need = need
 
 
-class Times:
-    """Times of a batch in nanoseconds, valid with its last message."""
-
-    __slots__ = ("last", "rows", "input_ns", "infer_ns", "output_ns")
-
-    def __init__(self, last, rows=0, input_ns=0, infer_ns=0, output_ns=0):
-        self.last = last
-        self.rows = rows
-        self.input_ns = input_ns
-        self.infer_ns = infer_ns
-        self.output_ns = output_ns
+#: times of a batch, nanoseconds, valid with its last message
+Times = collections.namedtuple("Times", "last rows input_ns infer_ns output_ns")
+Times.__new__.__defaults__ = (0, 0, 0, 0)
 
 
 def message_kind(data):
@@ -199,14 +182,11 @@ def pack_answers(batch, answers, times):
             used = 0
         groups[-1].append(packed)
         used += len(packed)
-    messages = []
-    for number, group in enumerate(groups):
-        last = number == len(groups) - 1 and times.last
-        stamp = _TIMES.pack(
-            int(last), times.rows, times.input_ns if last else 0, times.infer_ns if last else 0, times.output_ns if last else 0
-        )
-        messages.append(_HEAD.pack(VERSION, ANSWER, len(group), batch) + stamp + b"".join(group))
-    return messages
+    stamps = [Times(False, times.rows)] * (len(groups) - 1) + [times]
+    return [
+        _HEAD.pack(VERSION, ANSWER, len(group), batch) + _TIMES.pack(*stamp) + b"".join(group)
+        for group, stamp in zip(groups, stamps)
+    ]
 
 
 def unpack_answers(data, count):
@@ -269,7 +249,7 @@ class SegmentViews:
         self._maps.pop(number, None)
 
     def view(self, number, offset, nbytes):
-        """memoryview of bytes [offset, offset + nbytes); WireError outside what is mapped."""
+        """Gives a memoryview of bytes [offset, offset + nbytes); WireError outside what is mapped."""
         segment = self._maps.get(number)
         if segment is None:
             raise WireError("segment %d is not attached" % number)

@@ -23,4 +23,9 @@ def test_an_engine_is_named_with_the_version_of_whichever_package_brings_it(monk
     monkeypatch.setattr(version, "ENGINES", (("engine", ("no-such-package", "pytest")), ("other", ("no-such-package",))))
     assert version.run(None) == 0
     assert capsys.readouterr().out.splitlines()[2:] == ["engine " + metadata.version("pytest"), "other not installed"]
-    assert "onnxruntime" not in sys.modules
+
+
+def test_engines_are_not_imported_to_tell_their_versions():
+    program = "import sys; from edge_agent.cli import version; version.run(None); print('onnxruntime' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

@@ -90,7 +90,6 @@ def test_a_camera_with_what_it_needs_has_its_defaults() -> None:
         "title": "",
         "username": "",
         "password_file": None,
-        "priority": 1,
         "max_fps": 10,
         "transport": "tcp",
         "loop": True,
