@@ -10,7 +10,7 @@ from edge_agent.domain.codes import CODES
 from edge_agent.domain.status import PartStatus, State
 
 JSON = Dict[str, Any]
-HOSTILE = "<img src=x onerror=\"window.harmed=1\"><script>window.harmed=1</script>"
+HOSTILE = '<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'
 LONG = "gate-of-the-northern-loading-yard-behind-hall-seventeen-" * 3
 
 
@@ -85,9 +85,11 @@ def broken() -> JSON:
         "yard", "Yard, north", part("failed", "camera.unreachable", 192, source="rtsp://10.0.0.6/stream1"),
         frame_age_s=195.2, fps_in=0.0, fps_inferred=0.0,
     )  # fmt: skip
-    text = "[ONNXRuntimeError] : 7 : INVALID_PROTOBUF : Load model from models/plates/3/model.onnx failed: Protobuf parsing failed."
+    text = "[ONNXRuntimeError] : 7 : INVALID_PROTOBUF : Load model from plates/3/model.onnx failed: Protobuf parsing failed."
     status["models"][1] = model("plates", "", part("failed", "model.load_failed", text=text), version="3")
-    status["engine_hosts"][1] = host("gpu", [], {**part("failed", "engine_host.died", 4, reason="ended by signal 11"), "cure": ""})
+    status["engine_hosts"][1] = host(
+        "gpu", [], {**part("failed", "engine_host.died", 4, reason="ended by signal 11"), "cure": ""}
+    )
     status["mqtt"] = {**part("degraded", "mqtt.connecting", 3), "protocol": "", "counters": {}}
     status["device"] = {**part(), **{name: None for name in status["device"] if name not in part()}, "temperatures_c": {}}
     return status
@@ -106,8 +108,8 @@ def hostile() -> JSON:
     return status
 
 
-def chinese_proof(status: JSON) -> JSON:
-    """The same document with English reasons taken out: what is shown then comes from the table of codes."""
+def without_english(status: JSON) -> JSON:
+    """The document without its reasons and cures: what is shown then comes from the table of codes."""
     bare = copy.deepcopy(status)
     for value in bare.values():
         for one in value if isinstance(value, list) else [value]:

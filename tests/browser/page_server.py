@@ -28,11 +28,13 @@ class PageServer:
         self.events: List[Dict[str, Any]] = page_documents.events()
         self.token = ""  #: asked for when set
         self.refusal: Optional[int] = None  #: every API call is answered with this
+        self.refused_paths: Dict[str, int] = {}  #: these are answered so
         self.silent = False  #: connections are closed without an answer
+        self.stuck = False  #: questions are taken and never answered
         self.picture_s = 0.0  #: what a picture takes
-        self.asked: "Counter[str]" = Counter()  #: API calls by path
-        self.headers: List[Dict[str, str]] = []  #: of the calls with a token
-        self.busy: "Counter[str]" = Counter()  #: pictures on their way by camera
+        self.asked: Counter[str] = Counter()  #: API calls by path
+        self.strangers = 0  #: calls refused for want of the token
+        self.busy: Counter[str] = Counter()  #: pictures on their way by camera
         self.overlaps = 0
         self.address = ""
         self._pages = load_pages()
@@ -60,21 +62,30 @@ class PageServer:
         headers = {"Content-Type": page.content_type, "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
         return web.Response(body=page.body, headers=headers)
 
-    def _refused(self, request: web.Request) -> Optional[web.Response]:
+    async def _refused(self, request: web.Request) -> Optional[web.Response]:
         self.asked[request.path] += 1
+        if self.stuck:
+            await asyncio.Event().wait()
         if self.silent:
             assert request.transport is not None
             request.transport.close()
-        if self.refusal is not None:
-            return web.json_response({"error": "not for you"}, status=self.refusal)
-        if self.token and request.path != "/api/codes.json":
-            self.headers.append(dict(request.headers))
-            if request.headers.get("Authorization") != "Bearer " + self.token:
-                return web.json_response({"error": "a token is needed"}, status=401)
+        refusal = self.refused_paths.get(request.path, self.refusal)
+        if refusal is not None:
+            return web.json_response({"error": "not for you"}, status=refusal)
+        wanted = "Bearer " + self.token
+        if self.token and request.path != "/api/codes.json" and request.headers.get("Authorization") != wanted:
+            self.strangers += 1
+            return self._challenge(request)
         return None
 
+    @staticmethod
+    def _challenge(request: web.Request) -> web.Response:
+        """As the agent does: who does not say that it is a page gets the browser's own window."""
+        assert "X-Requested-With" in request.headers
+        return web.json_response({"error": "a token is needed"}, status=401, headers={"WWW-Authenticate": "Bearer"})
+
     async def _api(self, request: web.Request) -> web.Response:
-        refused = self._refused(request)
+        refused = await self._refused(request)
         if refused is not None:
             return refused
         answers: Dict[str, Any] = {
@@ -86,7 +97,7 @@ class PageServer:
         return web.json_response(answers[request.match_info["name"]])
 
     async def _picture(self, request: web.Request) -> web.Response:
-        refused = self._refused(request)
+        refused = await self._refused(request)
         if refused is not None:
             return refused
         assert request.query_string == "boxes=1"

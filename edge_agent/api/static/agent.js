@@ -12,6 +12,9 @@ export class Refused extends Error {
   }
 }
 
+/** No answer came, or none that can be read. */
+export class Silent extends Error {}
+
 let token = stored(() => sessionStorage.getItem(TOKEN)) || '';
 
 export function hasToken() {
@@ -44,7 +47,7 @@ export function askBlob(path, signal) {
   return ask(path, signal, (response) => response.blob());
 }
 
-/** The answer's body. Refused with the agent's text; any other error: no answer. */
+/** The answer's body. Refused with the agent's text; Silent. */
 async function ask(path, signal, read) {
   const limit = new AbortController();
   const end = () => limit.abort();
@@ -58,6 +61,8 @@ async function ask(path, signal, read) {
     const response = await fetch(path, { headers, signal: limit.signal, cache: 'no-cache', credentials: 'same-origin' });
     if (!response.ok) throw new Refused(response.status, await errorText(response));
     return await read(response);
+  } catch (error) {
+    throw error instanceof Refused ? error : new Silent(error.message);
   } finally {
     clearTimeout(timer);
     signal.removeEventListener('abort', end);

@@ -1,7 +1,7 @@
 // The technician's page: asks the agent while it is looked at, and shows what it answered.
 
-import { Loop, Refused, askJson, hasToken, setToken, stored } from './agent.js';
-import { patch } from './dom.js';
+import { Loop, Refused, Silent, askJson, hasToken, setToken, stored } from './agent.js';
+import { h, patch } from './dom.js';
 import { faultRow, faults, setCodes, verdict, withCode } from './faults.js';
 import { Pictures } from './pictures.js';
 import * as sections from './sections.js';
@@ -12,7 +12,7 @@ const byId = (id) => document.getElementById(id);
 
 const pictures = new Pictures();
 const enlarged = new Set();
-const lists = { results: { rows: [], error: '' }, events: { rows: [], error: '' } };
+const lists = { results: { rows: null, error: '' }, events: { rows: null, error: '' } };
 let status = null;
 let codesOf = ''; // the version whose codes we have
 let openedAt = Date.now();
@@ -26,13 +26,25 @@ async function askStatus(signal) {
   try {
     const document_ = await askJson('api/status', signal);
     if (codesOf !== document_.agent.version) await askCodes(document_.agent.version, signal);
-    status = document_;
     answeredAt = Date.now();
     trouble = null;
     signIn = '';
-    show();
+    showNew(document_);
+    for (const loop of listLoops) loop.start();
   } catch (error) {
     if (!signal.aborted) failed(error);
+  }
+}
+
+/** Shows the new document; one that cannot be shown is not kept. */
+function showNew(document_) {
+  const before = status;
+  try {
+    status = document_;
+    show();
+  } catch (error) {
+    status = before;
+    throw error;
   }
 }
 
@@ -47,19 +59,15 @@ async function askCodes(version, signal) {
 }
 
 function failed(error) {
+  for (const loop of listLoops) loop.stop(); // until the next answer
   if (error instanceof Refused && error.status === 401) {
     askForToken(hasToken() ? 'sign_in_refused' : 'sign_in_title');
     return;
   }
   if (error instanceof Refused) trouble = { word: 'answers_error', values: { status: error.status, text: error.message } };
-  else if (isSilence(error)) trouble = silence();
+  else if (error instanceof Silent) trouble = silence();
   else trouble = { word: 'page_fault', values: { text: error.message } };
   show();
-}
-
-/** No answer at all, or one that broke off: fetch's own errors, ours after the time limit, and a body that is no JSON. */
-function isSilence(error) {
-  return error instanceof SyntaxError || error.name === 'AbortError' || (error instanceof TypeError && /fetch|network|load/i.test(error.message));
 }
 
 function silence() {
@@ -68,31 +76,28 @@ function silence() {
 
 function lister(kind, limit) {
   return async (signal) => {
-    if (trouble || !status) return;
     try {
       const page = await askJson(`api/${kind}?limit=${limit}`, signal);
       lists[kind] = { rows: page[kind], error: '' };
+      showLists();
     } catch (error) {
-      if (signal.aborted || !(error instanceof Refused)) return; // silence is the status's to tell
-      lists[kind] = { rows: [], error: error.message };
+      if (signal.aborted || error instanceof Silent) return; // silence is the status's to tell
+      lists[kind] = { rows: null, error: error.message };
+      showLists();
     }
-    showLists();
   };
 }
 
-const loops = [
-  new Loop(2000, askStatus),
-  new Loop(2000, lister('results', 20)),
-  new Loop(5000, lister('events', 10)),
-  new Loop(1000, async () => showAge()),
-  pictures,
-];
+const loops = [new Loop(2000, askStatus), new Loop(1000, async () => showAge())];
+/** These begin with the first answer: what the status may not see, they may not either. */
+const listLoops = [new Loop(2000, lister('results', 20)), new Loop(5000, lister('events', 10)), pictures];
 
+/** Asks while somebody looks. */
 function look() {
-  const wanted = document.visibilityState === 'visible' && !signIn;
-  for (const loop of loops) {
-    if (wanted) loop.start();
-    else loop.stop();
+  if (document.visibilityState === 'visible' && !signIn) {
+    for (const loop of loops) loop.start();
+  } else {
+    for (const loop of [...loops, ...listLoops]) loop.stop();
   }
 }
 
@@ -118,9 +123,11 @@ function showStatus() {
   const whole = trouble ? { state: 'off', text: say('unknown_now') } : verdict(status, found);
   document.title = `${whole.text} · ${name}`;
   patch(byId('title'), name);
-  patch(byId('identity'), [say('id', { id: agent.id }), say('version', { version: agent.version }), say('up', { age: duration(agent.uptime_s) })].join(' · '));
+  const facts = [say('id', { id: agent.id }), say('version', { version: agent.version }), say('up', { age: duration(agent.uptime_s) })];
+  patch(byId('identity'), facts.map((text, index) => h('span', null, index < 2 ? `${text} · ` : text)));
   showVerdict(whole.state, whole.text);
   patch(byId('faults'), found.map((fault) => faultRow(fault, now)));
+  byId('cameras').dataset.count = status.cameras.length;
   patch(byId('cameras'), sections.cameras(status.cameras, enlarged));
   pictures.adopt(byId('cameras'), status.cameras);
   patch(byId('models'), sections.models(status.models));
@@ -165,6 +172,7 @@ function showWords() {
 function askForToken(why) {
   setToken('');
   status = null;
+  for (const kind of Object.keys(lists)) lists[kind] = { rows: null, error: '' };
   trouble = null;
   signIn = why;
   look();

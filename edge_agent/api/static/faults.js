@@ -92,21 +92,21 @@ export function faultRow({ key, kind, name, part }, now) {
     'li',
     { 'data-key': key, class: 'fault' },
     mark(part.state),
-    h('div', null,
-      h('p', { class: 'name' }, h('span', { class: 'muted' }, kind), name && ' ', name && h('strong', null, name), ' ', badge(part)),
-      explained(part),
-      sinceLine(part, now)),
+    h('div', { class: 'whose' },
+      h('p', null, h('span', { class: name ? 'muted' : 'only' }, kind), name && ' ', name && h('strong', null, name)),
+      h('p', { class: 'small' }, badge(part), ' ', sinceLine(part, now))),
+    h('div', { class: 'why' }, explained(part)),
   );
 }
 
-/** Reason, detail and cure of a part that does not run as it should. */
-export function explained(part) {
-  const todo = cure(part);
-  const more = detail(part);
+/** Reason, cure, code and detail of a part that does not run as it should. */
+export function explained(part, withCure = true) {
+  const todo = withCure && cure(part);
+  const more = [part.code, detail(part)].filter(Boolean).join(' · ');
   return [
     reason(part) && h('p', { class: 'reason' }, withCode(reason(part))),
-    more && h('p', { class: 'detail' }, more),
     todo && h('p', { class: 'cure' }, h('span', { class: 'muted' }, say('what_to_do')), ' ', withCode(todo)),
+    more && h('p', { class: 'detail' }, more),
   ];
 }
 
@@ -114,7 +114,7 @@ function sinceLine(part, now) {
   const at = Date.parse(part.since || '');
   if (Number.isNaN(at)) return null;
   const text = say('since', { time: clockTime(at), age: duration((now - at) / 1000) });
-  return h('p', { class: 'muted small' }, h('time', { datetime: part.since, title: fullTime(at) }, text));
+  return h('time', { class: 'muted', datetime: part.since, title: fullTime(at) }, text);
 }
 
 /** A shape of its own for each state: colour alone does not tell. */

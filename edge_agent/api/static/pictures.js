@@ -17,7 +17,7 @@ export class Pictures {
         const camera = this.cameras.get(target.dataset.live);
         if (camera) camera.onScreen = isIntersecting;
       }
-    });
+    }, { rootMargin: '200px' });
     this.loop = new Loop(100, (signal) => this.turn(signal));
   }
 
@@ -44,6 +44,7 @@ export class Pictures {
   add(name, box) {
     const image = h('img', { alt: '', hidden: true });
     const note = h('span', { class: 'note' });
+    box.setAttribute('aria-pressed', 'false');
     box.append(image, note);
     this.cameras.set(name, {
       box, image, note, url: '', at: 0, busy: false, due: 0, failures: 0, works: false, onScreen: false,
@@ -64,7 +65,8 @@ export class Pictures {
     camera.box.setAttribute('aria-label', say('enlarge', { name }));
     const stale = camera.url !== '' && (!camera.works || camera.failures > 2);
     camera.box.classList.toggle('stale', stale);
-    camera.note.textContent = stale ? say('last_picture', { time: clockTime(camera.at) }) : camera.url ? '' : say('no_picture');
+    camera.note.textContent = stale ? say('last_picture', { time: clockTime(camera.at) }) : '';
+    if (!camera.url && (!camera.works || camera.failures)) camera.note.textContent = say('no_picture');
   }
 
   async turn(signal) {

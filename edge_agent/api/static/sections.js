@@ -1,12 +1,13 @@
 // The sections of the page, each a function from the agent's JSON to elements.
 
 import { h } from './dom.js';
-import { badge, detail, explained, isOff, mark, reason, sentence, withCode } from './faults.js';
+import { badge, detail, explained, isOff, mark, sentence, withCode } from './faults.js';
 import { age, bytes, clip, clockTime, duration, fullTime, known, knows, number, percent, say } from './words.js';
 
 const ENGINES = { tensorrt: 'TensorRT', onnxruntime: 'ONNX Runtime', python: 'Python' };
 const LABELS_SHOWN = 4;
-const BAD = /\.(down|failed|damaged|full|rejected|denied|sync\.gap|rolled_back|client_id_taken|started_after_.*)$/;
+const BAD = /\.(down|died|hung|failed|damaged|full|gap|dead_letter|rejected|denied|rolled_back|client_id_taken)$/;
+const ODD = /\.(started_after_\w+|unsynced|jump|behind|safe_mode)$/;
 const GOOD = /\.(up|ok|loaded|started|synced|promoted|built|installed)$/;
 
 const list = (value) => (Array.isArray(value) ? value : []);
@@ -21,15 +22,14 @@ export function cameras(listed, enlarged) {
     'article',
     { 'data-key': camera.name, class: enlarged.has(camera.name) ? 'camera large' : 'camera' },
     h('button', { type: 'button', class: 'picture', 'data-live': camera.name, 'data-key': 'picture' }),
-    h('div', { class: 'title' }, mark(camera.state), h('h3', null, camera.title || camera.name), badge(camera)),
-    camera.title && h('p', { class: 'muted small' }, camera.name),
+    h('div', { class: 'title' }, mark(camera.state),
+      h('h3', null, camera.title || camera.name, camera.title && h('span', { class: 'muted small' }, ' ', camera.name)), badge(camera)),
     camera.state !== 'ok' && explained(camera),
     h('dl', { class: 'numbers' },
       pair(say('fps_in'), fps(camera.fps_in)),
       pair(say('fps_inferred'), fps(camera.fps_inferred)),
-      pair(say('frame_age'), known(camera.frame_age_s) === null ? '–' : age(camera.frame_age_s)),
-      pair(say('one_model'), list([].concat(camera.model || '')).join(', ') || '–')),
-    camera.source && h('p', { class: 'muted small source' }, camera.source),
+      pair(say('frame_age'), known(camera.frame_age_s) === null ? '–' : age(camera.frame_age_s))),
+    h('p', { class: 'muted small from' }, dots([].concat(camera.model || []).join(', '), camera.source)),
   ));
 }
 
@@ -45,29 +45,33 @@ export function models(listed) {
     const shown = versions.find((one) => one.state === 'ok') || versions[0];
     const engine = shown ? dots(say('version', { version: shown.version }), ENGINES[shown.engine] || shown.engine) : '';
     const others = versions.filter((one) => one !== shown && one.state !== 'ok');
-    return row(model.name, model.name, model, engine || say('no_version'), others.map((one) => h(
-      'div', { class: 'other' }, h('p', { class: 'small' }, mark(one.state), ' ', say('version', { version: one.version })), explained(one),
-    )));
+    return row(model.name, model.name, model, engine || say('no_version'), [
+      model.state !== 'ok' && explained(model),
+      others.map((one) => h(
+        'div', { class: 'other' }, h('p', { class: 'small' }, mark(one.state), ' ', say('version', { version: one.version })), explained(one),
+      )),
+    ]);
   });
 }
 
 export function parts(status) {
-  const hosts = list(status.engine_hosts).map((one) => row(`host/${one.name}`, [say('one_engine_host'), ' ', one.name], one, hostNote(one)));
-  const sinks = list(status.sync).map((one) => row(`sync/${one.name}`, [say('one_sync'), ' ', one.name], one, ''));
+  const hosts = list(status.engine_hosts).map((one) => row(`host/${one.name}`, [say('one_engine_host'), ' ', one.name], one, hostNote(one), why(one)));
+  const sinks = list(status.sync).map((one) => row(`sync/${one.name}`, [say('one_sync'), ' ', one.name], one, '', why(one)));
   const single = [['mqtt', mqttNote], ['store', storeNote], ['clock', clockNote], ['access', null], ['uplink', null]]
     .filter(([name]) => status[name])
-    .map(([name, note]) => row(name, say(`one_${name}`), status[name], note && !isOff(status[name]) ? note(status[name]) : ''));
+    .map(([name, note]) => row(name, say(`one_${name}`), status[name], note && !isOff(status[name]) ? note(status[name]) : '', why(status[name])));
   return [...hosts, ...single.slice(0, 2), ...sinks, ...single.slice(2)];
 }
+
+const why = (part) => part.state !== 'ok' && part.code && explained(part, false);
 
 function row(key, name, part, note, more = null) {
   return h(
     'li',
     { 'data-key': key, class: isOff(part) ? 'part is-off' : 'part' },
     mark(part.state),
-    h('div', { class: 'about' }, h('p', { class: 'name' }, h('strong', null, name)), note && h('p', { class: 'muted small' }, note),
-      part.state !== 'ok' && part.code && explained(part), more),
-    badge(part),
+    h('div', { class: 'about' },
+      h('p', { class: 'name' }, h('strong', null, name), badge(part)), note && h('p', { class: 'muted small' }, note), more),
   );
 }
 
@@ -153,8 +157,10 @@ function disk(values) {
 
 // -- results and events -------------------------------------------------------------------------------------------------
 
+/** `rows` is null until they came. */
 export function results(rows, error) {
   if (error) return h('p', { class: 'empty' }, say('not_readable', { text: error }));
+  if (!rows) return null;
   if (!rows.length) return empty('no_results');
   const head = ['time', 'source', 'seen', 'latency'].map((word) => h('th', { role: 'columnheader', scope: 'col', class: word }, say(word)));
   return h(
@@ -183,7 +189,8 @@ function moment(at, unsure) {
 function seen(objects) {
   if (!objects.length) return h('span', { class: 'muted' }, say('nothing'));
   const scores = new Map();
-  for (const { label, score } of objects) {
+  for (const one of objects) {
+    const { label, score } = one || {};
     const text = clip(label, 60);
     scores.set(text, [...(scores.get(text) || []), known(score) === null ? '–' : number(score, 2)]);
   }
@@ -197,11 +204,12 @@ function seen(objects) {
 
 export function events(rows, error) {
   if (error) return h('p', { class: 'empty' }, say('not_readable', { text: error }));
+  if (!rows) return null;
   if (!rows.length) return empty('no_events');
   return h('ul', { class: 'events' }, rows.map((event) => {
     const said = sentence(event.code, event.kind, event.args);
     const name = `${event.code || ''}|${event.kind}`.split('|').filter(Boolean);
-    const state = name.some((one) => BAD.test(one)) ? 'failed' : GOOD.test(event.kind) ? 'ok' : 'off';
+    const state = name.some((one) => BAD.test(one)) ? 'failed' : ODD.test(name[0]) ? 'degraded' : GOOD.test(event.kind) ? 'ok' : 'off';
     return h(
       'li',
       { 'data-key': event.uid || event.seq },

@@ -26,7 +26,7 @@ const WORDS = {
   some_degraded: ['{n} parts are impaired', '{n} 个部分受影响'],
   both: ['{failed}, {degraded}', '{failed}，{degraded}'],
   agent_degraded: ['Something is impaired', '运行受影响'],
-  what_to_do: ['What to do:', '处理方法：'],
+  what_to_do: ['What to do:', '处理方法:'],
   since: ['since {time} ({age})', '自 {time} 起（{age}）'],
   ok: ['OK', '正常'],
   degraded: ['Impaired', '受影响'],
@@ -55,7 +55,7 @@ const WORDS = {
   one_clock: ['Clock', '时钟'],
   one_uplink: ['Uplink', '上行链路'],
   fps_in: ['fps in', '输入帧率'],
-  fps_inferred: ['inferred', '推理帧率'],
+  fps_inferred: ['fps inferred', '推理帧率'],
   frame_age: ['frame age', '画面时延'],
   no_picture: ['No picture yet', '暂无画面'],
   last_picture: ['Last picture {time}', '最后画面 {time}'],
@@ -158,15 +158,15 @@ export function percent(share) {
   return known(share) === null ? say('unknown') : `${number(share * 100)} %`;
 }
 
-/** Seconds as the two largest units. */
+/** Seconds in their largest unit; hours and days with the one below. */
 export function duration(seconds) {
   if (known(seconds) === null) return say('unknown');
-  const [s, min, hour, day] = language ? ['秒', '分钟', '小时', '天'] : ['s', 'min', 'h', 'd'];
+  const names = language ? ['秒', '分钟', '小时', '天'] : ['s', 'min', 'h', 'd'];
+  const sizes = [1, 60, 3600, 86400];
   const whole = Math.max(0, Math.floor(seconds));
-  if (whole < 60) return `${whole} ${s}`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} ${min}`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)} ${hour} ${Math.floor((whole % 3600) / 60)} ${min}`;
-  return `${Math.floor(whole / 86400)} ${day} ${Math.floor((whole % 86400) / 3600)} ${hour}`;
+  const top = Math.max(0, sizes.filter((size) => size <= whole).length - 1);
+  const rest = top > 1 ? Math.floor((whole % sizes[top]) / sizes[top - 1]) : 0;
+  return `${Math.floor(whole / sizes[top])} ${names[top]}${rest ? ` ${rest} ${names[top - 1]}` : ''}`;
 }
 
 /** Short ages keep a digit: 0.3 s. */
