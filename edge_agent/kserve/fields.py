@@ -2,78 +2,40 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, List, NoReturn, Optional, Union
 
 from edge_agent.domain.requests import Parameter
+from edge_agent.engine_host import json_tensors
+from edge_agent.engine_host.json_tensors import MAX_NESTING, shown
 from edge_agent.errors import InvalidRequest
 
-MAX_NESTING = 100
+__all__ = [
+    "MAX_NESTING", "UINT64_MAX", "array", "check_nesting", "custom", "flag", "load_object", "mapping", "parameters",
+    "refuse", "shown", "text", "unsigned",
+]  # fmt: skip
+
 UINT64_MAX = 2**64 - 1
-
-_KINDS = {
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    bool: "a bool",
-    int: "a number",
-    float: "a number",
-    type(None): "null",
-}
-
-
-def shown(text: str) -> str:
-    """A foreign name for an error text: printable and short."""
-    cut = text if len(text) <= 64 else text[:61] + "..."
-    return "".join(c if c.isprintable() else "?" for c in cut)
-
-
-def kind(value: Any) -> str:
-    """What a JSON value is, in words."""
-    return _KINDS.get(type(value), type(value).__name__)
 
 
 def refuse(where: str, wanted: str, value: Any) -> NoReturn:
     """Raises InvalidRequest: `where` must be `wanted`."""
-    got = str(value) if type(value) in (int, float, bool) else kind(value)
-    raise InvalidRequest("%s must be %s, got %s" % (where, wanted, got))
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise InvalidRequest("%s is not a JSON value: send such numbers as binary tensor data" % name)
+    raise InvalidRequest("%s must be %s, got %s" % (where, wanted, json_tensors.got(value)))
 
 
 def load_object(raw: Union[bytes, memoryview], hint: str = "") -> Dict[str, Any]:
     """One JSON object out of UTF-8 bytes; InvalidRequest says what is wrong and where."""
-    if not len(raw):
-        raise InvalidRequest("the request body is empty, a JSON object is expected")
     try:
-        document = json.loads(str(raw, "utf-8"), parse_constant=_refuse_constant)
-    except UnicodeDecodeError as exc:
-        raise InvalidRequest("the request body is not UTF-8 at byte %d%s" % (exc.start, hint)) from exc
-    except RecursionError as exc:
-        raise InvalidRequest("the request body is nested deeper than %d levels" % MAX_NESTING) from exc
-    except ValueError as exc:
-        raise InvalidRequest("failed to parse the request JSON: %s%s" % (exc, hint)) from exc
-    if not isinstance(document, dict):
-        refuse("the request body", "a JSON object", document)
-    return document
+        return json_tensors.load_object(raw, hint)
+    except json_tensors.BadJson as exc:
+        raise InvalidRequest(str(exc)) from exc
 
 
 def check_nesting(value: Any, where: str, levels: int = MAX_NESTING) -> None:
     """InvalidRequest when lists and objects lie deeper in each other than `levels`."""
-    layer: List[Any] = [value]
-    for _ in range(levels):
-        inner: List[Any] = []
-        for item in layer:
-            if isinstance(item, dict):
-                inner.extend(item.values())
-            elif isinstance(item, list):
-                inner.extend(item)
-        layer = [item for item in inner if isinstance(item, (dict, list))]
-        if not layer:
-            return
-    raise InvalidRequest("%s is nested deeper than %d levels" % (where, MAX_NESTING))
+    try:
+        json_tensors.check_nesting(value, where, levels)
+    except json_tensors.BadJson as exc:
+        raise InvalidRequest(str(exc)) from exc
 
 
 def text(value: Any, where: str) -> str:

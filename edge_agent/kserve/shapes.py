@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
+from edge_agent.engine_host.json_tensors import MAX_RANK, MAX_TENSOR_BYTES
 from edge_agent.errors import InvalidRequest
 from edge_agent.kserve import fields
 
-MAX_RANK = 32  #: numpy's limit in the oldest version that children run
-MAX_TENSOR_BYTES = 2**40  #: no shape may ask for more; far above any body limit, far below an overflow
+__all__ = ["MAX_RANK", "MAX_TENSOR_BYTES", "count_of", "parse_shape"]
 
 
 def count_of(shape: Tuple[int, ...]) -> int:
