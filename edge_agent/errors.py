@@ -50,7 +50,6 @@ class EdgeAgentError(Exception):
         self.args_by_name: Dict[str, Any] = args
 
 
-
 class ConfigError(EdgeAgentError):
     """The configuration has faults."""
 
@@ -58,7 +57,9 @@ class ConfigError(EdgeAgentError):
 
     def __init__(self, faults: Sequence[Tuple[str, str, str]]) -> None:
         self.faults = tuple(faults)
-        super().__init__("\n".join(("%s: %s (%s)" if cure else "%s: %s%s") % (path, wrong, cure) for path, wrong, cure in self.faults))
+        super().__init__(
+            "\n".join(("%s: %s (%s)" if cure else "%s: %s%s") % (path, wrong, cure) for path, wrong, cure in self.faults)
+        )
 
 
 class RequestError(EdgeAgentError):
