@@ -56,11 +56,12 @@ def well() -> JSON:
             "rss_bytes": 84_300_000, "loop_lag_p50_ms": 0.1, "loop_lag_p99_ms": 1.9, "arena": arena,
         },
         "models": [model("face"), model("plates", "tensorrt", version="3")],
-        "engine_hosts": [host("cpu", ["face"]), host("gpu", ["plates"])],
+        "engine_hosts": [host("cpu", ["face/1"]), host("gpu", ["plates/3"])],
         "cameras": [camera("dock", "Dock gate"), camera("yard", "Yard, north"), camera("belt")],
         "mqtt": part("off", since=0),
         "store": {
-            **part(), "path": "/var/lib/edge-agent/edge-agent.db", "bytes": 48_234_496, "rows_written": 45210, "queue": 0,
+            **part(), "path": "/var/lib/edge-agent/edge-agent.db", "bytes": 48_234_496, "wal_bytes": 4_100_000,
+            "rows_written": 45210, "queue": {"result": 0, "request": 0, "log": 0},
             "last_commit_ms": 2.4, "dropped_results": 0, "dropped_logs": 0,
         },
         "sync": [],
@@ -150,7 +151,7 @@ def events() -> List[JSON]:
         event(6, "camera.down", "yard", 192, "camera.unreachable", source="rtsp://10.0.0.6/stream1"),
         event(5, "engine_host.down", "gpu", 300, "engine_host.died", reason="ended by signal 11"),
         event(4, "engine_host.up", "gpu", 298, "engine_host.up"),
-        event(3, "model.loaded", "face:1", 7290),
+        event(3, "model.loaded", "face/1", 7290),
         event(2, "camera.up", "dock", 7291),
         event(1, "agent.started", "", 7300, "agent.started_after_power_cut"),
     ]

@@ -111,9 +111,17 @@ async def test_a_healthy_agent_is_shown_with_all_its_parts(browser: Browser, age
         await expect(dock.locator("dd")).to_have_text(["10.0", "9.8", "0.1 s"])
         await expect(dock.locator(".from")).to_have_text("face · rtsp://10.0.0.5/stream1")
         await expect(page.locator("#models li", has_text="plates")).to_contain_text("version 3 · TensorRT")
-        await expect(page.locator("#parts li", has_text="Store")).to_contain_text("48.2 MB · 45,210 rows written")
+        await expect(page.locator("#parts li", has_text="Store")).to_have_text(
+            "StoreOK52.3 MB · 45,210 rows written · last commit 2.4 ms"
+        )
         await expect(page.locator("#device")).to_contain_text("3.9 GB free of 58.0 GB")
         await expect(page.locator("#device")).to_contain_text("51.6 °C")
+
+
+async def test_a_slow_disk_shows_in_what_waits_and_what_was_dropped(browser: Browser, agent: PageServer) -> None:
+    agent.status["store"].update(queue={"result": 1200, "log": 34}, dropped_results=5, dropped_logs=2)
+    async with looking(browser, agent) as page:
+        await expect(page.locator("#parts li", has_text="Store")).to_contain_text("1,234 waiting · 7 dropped")
 
 
 async def test_pictures_appear_with_their_boxes_asked_for(browser: Browser, agent: PageServer) -> None:
@@ -157,7 +165,7 @@ async def test_events_are_told_in_words_of_their_code_or_kind(browser: Browser, 
         await expect(rows.nth(0)).to_contain_text("belt told as it came")
         await expect(rows.nth(1)).to_contain_text("yard The camera does not answer at rtsp://10.0.0.6/stream1.")
         await expect(rows.nth(2)).to_contain_text("ended by signal 11")
-        await expect(rows.nth(4)).to_contain_text("face:1 The model is loaded.")
+        await expect(rows.nth(4)).to_contain_text("face/1 The model is loaded.")
 
 
 async def test_a_fault_says_what_why_since_when_and_what_to_do(browser: Browser, agent: PageServer) -> None:
@@ -437,6 +445,7 @@ async def test_pictures_come_at_most_twice_a_second(browser: Browser, agent: Pag
 
 async def test_slow_pictures_never_overlap(browser: Browser, agent: PageServer) -> None:
     agent.picture_s = 0.9
+    agent.status["cameras"] = agent.status["cameras"][:1]
     async with looking(browser, agent):
         await until(lambda: snapshots(agent, "dock") >= 3)
         assert agent.overlaps == 0
@@ -482,7 +491,10 @@ async def test_cameras_may_come_and_go(browser: Browser, agent: PageServer) -> N
 async def test_what_a_person_selects_stays_selected_while_values_change(browser: Browser, agent: PageServer) -> None:
     agent.status = documents.broken()
     async with looking(browser, agent) as page:
-        await page.evaluate("getSelection().selectAllChildren(document.querySelector('#models .reason'))")
+        await page.evaluate(
+            "() => { const text = document.querySelector('#models .reason').firstChild;"
+            " getSelection().setBaseAndExtent(text, 4, text, text.length); }"
+        )
         agent.status["agent"]["uptime_s"] += 86400
         agent.status["cameras"][0]["fps_in"] = 5.5
         await expect(page.locator("#identity")).to_contain_text("up 1 d 2 h")

@@ -58,7 +58,7 @@ async function ask(path, signal, read) {
     // X-Requested-With: a 401 must not open the browser's own password window
     const headers = { 'X-Requested-With': 'fetch' };
     if (token) headers.Authorization = `Bearer ${token}`;
-    const response = await fetch(path, { headers, signal: limit.signal, cache: 'no-cache', credentials: 'same-origin' });
+    const response = await fetch(path, { headers, signal: limit.signal, cache: 'no-store', credentials: 'same-origin' });
     if (!response.ok) throw new Refused(response.status, await errorText(response));
     return await read(response);
   } catch (error) {

@@ -73,7 +73,7 @@ export class Pictures {
     const now = performance.now();
     const waiting = [...this.cameras].filter(([, one]) => one.works && one.onScreen && !one.busy && one.due <= now);
     waiting.sort(([, one], [, other]) => one.due - other.due);
-    for (const [name, camera] of waiting.slice(0, AT_A_TIME - this.inFlight)) {
+    for (const [name, camera] of waiting.slice(0, Math.max(0, AT_A_TIME - this.inFlight))) {
       this.show(name, camera, signal);
     }
   }

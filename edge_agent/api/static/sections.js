@@ -97,11 +97,12 @@ function mqttNote(mqtt) {
 
 function storeNote(store) {
   const dropped = sum(store, (name) => name.startsWith('dropped_'));
+  const waiting = sum(store.queue || {}, () => true);
   return dots(
-    known(store.bytes) !== null && bytes(store.bytes),
+    known(store.bytes) !== null && bytes(store.bytes + (known(store.wal_bytes) || 0)),
     known(store.rows_written) !== null && say('rows', { n: number(store.rows_written) }),
     known(store.last_commit_ms) !== null && say('commit', { ms: number(store.last_commit_ms, 1) }),
-    store.queue && say('waiting', { n: number(store.queue) }),
+    waiting && say('waiting', { n: number(waiting) }),
     dropped && say('dropped', { n: number(dropped) }),
   );
 }
@@ -216,7 +217,7 @@ export function events(rows, error) {
       h('span', { class: 'time' }, h('time', { datetime: event.at, title: fullTime(event.at) }, clockTime(event.at))),
       mark(state),
       h('div', null,
-        h('p', null, event.subject && [h('strong', null, clip(event.subject, 120)), ' '], withCode(said || clip(event.text || event.kind, 300))),
+        h('p', { class: 'reason' }, event.subject && [h('strong', null, clip(event.subject, 120)), ' '], withCode(said || clip(event.text || event.kind, 300))),
         said && more(event)),
     );
   }));
