@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import zlib
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Union
 
 from aiohttp import web
+
+from edge_agent.api.services import INLINE_BYTES, BodyDoor
+from edge_agent.errors import EdgeAgentError
 
 SERVER = "edge-agent"
 #: smaller bodies are sent as they are
 _WORTH_COMPRESSING = 256
-#: larger ones are compressed on a thread: zlib lets the loop run meanwhile
-_INLINE_BYTES = 65_536
 _LEVEL = 1
 _CODINGS = ("gzip", "deflate", "identity")  #: the first wins a tie
 
@@ -56,19 +56,26 @@ def _quality(parameter: str) -> float:
         return 0.0
 
 
-def _compress(body: bytes, coding: str) -> bytes:
+def _compress(body: Union[bytes, bytearray], coding: str) -> bytes:
     return gzip.compress(body, _LEVEL) if coding == "gzip" else zlib.compress(body, _LEVEL)
 
 
-async def coded_response(body: bytes, content_type: str, headers: Mapping[str, str], accepted: str) -> web.Response:
-    """An answer in the coding that the client likes best."""
+async def coded_response(
+    body: Union[bytes, bytearray], content_type: str, headers: Mapping[str, str], accepted: str, bodies: BodyDoor
+) -> web.Response:
+    """An answer in the coding that the client likes best; plain when it cannot be compressed now."""
     coding = choose_coding(accepted) if len(body) >= _WORTH_COMPRESSING else "identity"
-    if coding == "identity":
-        return web.Response(body=body, content_type=content_type, headers=headers)
-    if len(body) <= _INLINE_BYTES:
-        packed = _compress(body, coding)
-    else:
-        packed = await asyncio.get_running_loop().run_in_executor(None, _compress, body, coding)
-    return web.Response(
-        body=packed, content_type=content_type, headers={**headers, "Content-Encoding": coding, "Vary": "Accept-Encoding"}
-    )
+    if coding != "identity":
+        packed = await _packed(body, coding, bodies)
+        if packed is not None:
+            body, headers = packed, {**headers, "Content-Encoding": coding, "Vary": "Accept-Encoding"}
+    return web.Response(body=body, content_type=content_type, headers=headers)
+
+
+async def _packed(body: Union[bytes, bytearray], coding: str, bodies: BodyDoor) -> Union[bytes, bytearray, None]:
+    if len(body) <= INLINE_BYTES:
+        return _compress(body, coding)
+    try:
+        return await bodies.deflate(body, coding)
+    except EdgeAgentError:
+        return None

@@ -1,13 +1,13 @@
-"""Request bodies: bounded in bytes, chunks, silence and memory, inflated where they are compressed."""
+"""Request bodies: bounded in bytes, chunks, silence and memory; compressed ones are inflated by the body child."""
 
 from __future__ import annotations
 
 import asyncio
-import zlib
-from typing import AsyncIterator, Optional
+from typing import Optional
 
 from aiohttp import web
 
+from edge_agent.api.services import BodyDoor
 from edge_agent.errors import ArenaFull, InvalidRequest, PayloadTooLarge
 
 #: a body may pause for so long
@@ -15,9 +15,7 @@ SILENCE_LIMIT_S = 30.0
 #: chunks that may come before their average size matters, and that size
 _FREE_CHUNKS = 10_000
 _MIN_CHUNK_BYTES = 64
-#: inflated in one go; about a millisecond
-_INFLATE_BYTES = 262_144
-_WINDOWS = {"gzip": 31, "deflate": 15}
+_CODINGS = ("gzip", "deflate")
 
 
 class BodySilent(Exception):
@@ -47,11 +45,12 @@ class BodyMemory:
 class Body:
     """The body of one request. Refused from its head alone where that says enough."""
 
-    def __init__(self, request: web.Request, max_bytes: int, memory: BodyMemory) -> None:
+    def __init__(self, request: web.Request, max_bytes: int, memory: BodyMemory, bodies: BodyDoor) -> None:
         self._content = request.content
         self._chunked = request.content_length is None
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._memory = memory
+        self._bodies = bodies
         self._held = 0
         self._received = 0
         self._chunks = 0
@@ -63,7 +62,7 @@ class Body:
 
     def _too_large(self, what: str) -> PayloadTooLarge:
         return PayloadTooLarge(
-            "the request body (%s) is over the limit of %d bytes (http.max_body_bytes)" % (what, self._max_bytes)
+            "the request body (%s) is over the limit of %d bytes (http.max_body_bytes)" % (what, self.max_bytes)
         )
 
     async def some(self, silence_s: Optional[float] = None) -> bytes:
@@ -73,7 +72,7 @@ class Body:
             return rest
         data = await self._next(SILENCE_LIMIT_S if silence_s is None else silence_s)
         self._received += len(data)
-        if self._received > self._max_bytes:
+        if self._received > self.max_bytes:
             raise self._too_large("%d bytes so far" % self._received)
         return data
 
@@ -113,66 +112,30 @@ class Body:
     async def whole(self) -> bytearray:
         """All of it, inflated, in private memory (counted until release())."""
         parts = bytearray()
-        async for data in self._plain():
+        while True:
+            data = await self.some()
+            if not data:
+                break
             self.hold(len(data))
             parts += data
-        return parts
+        if not self.coding:
+            return parts
+        return await self._bodies.inflate(parts, self.coding, self.max_bytes, self.exchange)
 
     def hold(self, nbytes: int) -> None:
         """Accounts for private bytes of this body until release()."""
         self._memory.take(nbytes)
         self._held += nbytes
 
+    def exchange(self, nbytes: int) -> None:
+        """So many private bytes take the place of all those held so far."""
+        self.release()
+        self.hold(nbytes)
+
     def release(self) -> None:
         """The private bytes are not needed any more."""
         self._memory.give(self._held)
         self._held = 0
-
-    async def _plain(self) -> AsyncIterator[bytes]:
-        inflater = _Inflater(self.coding) if self.coding else None
-        inflated = 0
-        while True:
-            data = await self.some()
-            if not data:
-                break
-            if inflater is None:
-                yield data
-                continue
-            while data:
-                piece, data = inflater.feed(data)
-                inflated += len(piece)
-                if inflated > self._max_bytes:
-                    raise self._too_large("inflated from %s" % self.coding)
-                yield piece
-                if data:
-                    await asyncio.sleep(0)
-        if inflater is not None:
-            inflater.finish()
-
-
-class _Inflater:
-    """gzip (also in several members) or zlib, in bounded steps."""
-
-    def __init__(self, coding: str) -> None:
-        self._coding = coding
-        self._stream = zlib.decompressobj(_WINDOWS[coding])
-
-    def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """A piece of plain bytes, and what of `data` has not been looked at yet."""
-        if self._stream.eof:
-            if self._coding != "gzip":
-                raise InvalidRequest("the request body goes on behind its %s data" % self._coding)
-            self._stream = zlib.decompressobj(_WINDOWS[self._coding])
-        try:
-            piece = self._stream.decompress(data, _INFLATE_BYTES)
-        except zlib.error as exc:
-            raise InvalidRequest("the request body is no %s data: %s" % (self._coding, exc)) from exc
-        return piece, self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
-
-    def finish(self) -> None:
-        """InvalidRequest when the compressed data was cut short."""
-        if not self._stream.eof:
-            raise InvalidRequest("the request body ends within its %s data" % self._coding)
 
 
 def _coding(request: web.Request) -> str:
@@ -180,7 +143,7 @@ def _coding(request: web.Request) -> str:
     coding = request.headers.get("Content-Encoding", "").strip().lower()
     if coding in ("", "identity"):
         return ""
-    if coding not in _WINDOWS:
+    if coding not in _CODINGS:
         text = "unable to decode the request body of type '%s': send gzip, deflate or plain" % coding[:64]
         raise web.HTTPNotImplemented(text=text, headers={"Accept-Encoding": "gzip, deflate"})
     return coding

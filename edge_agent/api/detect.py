@@ -41,7 +41,7 @@ class DetectHandler:
         model = request.match_info["model"]
         self._services.serving.lookup(model)  # before the upload, not after it
         kind = _content_type(request)
-        body = Body(request, self._services.http.max_body_bytes, self._memory)
+        body = Body(request, self._services.http.max_body_bytes, self._memory, self._services.bodies)
         try:
             picture: Union[bytearray, memoryview] = await body.whole()
             if kind == FORM:

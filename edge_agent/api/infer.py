@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from dataclasses import dataclass
+from typing import List, Optional, Union
 
 from aiohttp import web
 
@@ -10,7 +11,8 @@ from edge_agent.api.answers import coded_response
 from edge_agent.api.bodies import Body, BodyMemory
 from edge_agent.api.connections import actor_of
 from edge_agent.api.intake import Intake
-from edge_agent.api.services import Served, Services
+from edge_agent.api.services import INLINE_BYTES, Served, Services
+from edge_agent.cameras.copying import copy
 from edge_agent.domain.requests import InferRequest
 from edge_agent.domain.results import RequestRecord
 from edge_agent.errors import Draining, EdgeAgentError, ModelNotFound
@@ -19,6 +21,15 @@ from edge_agent.kserve import codec
 HEADER = "Inference-Header-Content-Length"
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer's bytes, and how many of them are JSON."""
+
+    payload: Union[bytes, bytearray]
+    head_bytes: int
+    binary: Optional[List[int]] = None  #: positions of the outputs that are to stay binary; None: it is as it is wanted
 
 
 class InferHandler:
@@ -37,32 +48,35 @@ class InferHandler:
             try:
                 served = self._lookup(request)
                 header_length = codec.parse_header_length(request.headers.get(HEADER))
-                body = Body(request, self._services.http.max_body_bytes, self._memory)
-                intake = Intake(self._services.serving, served, body)
+                body = Body(request, self._services.http.max_body_bytes, self._memory, self._services.bodies)
+                intake = Intake(self._services.serving, served, body, self._services.bodies)
                 await intake.receive(header_length)
             except EdgeAgentError as error:
                 self._note_refused(request, intake, source, received_at, started, error)
                 _name(error, intake)
                 raise
             try:
-                payload, head_bytes = await self._run(served, intake, source)
+                answer = await self._run(served, intake, source)
+                intake.release()  # what is left to do must not hold slots
+                answer = await self._finished(answer)
             except EdgeAgentError as error:
                 _name(error, intake)
                 raise
         finally:
             if intake is not None:
                 intake.release()
-        headers = {HEADER: str(head_bytes)} if head_bytes < len(payload) else {}
+        headers = {HEADER: str(answer.head_bytes)} if answer.head_bytes < len(answer.payload) else {}
         content_type = _BINARY if headers else _JSON
-        return await coded_response(payload, content_type, headers, request.headers.get("Accept-Encoding", ""))
+        accepted = request.headers.get("Accept-Encoding", "")
+        return await coded_response(answer.payload, content_type, headers, accepted, self._services.bodies)
 
     def _lookup(self, request: web.Request) -> Served:
         if self._services.draining():
             raise Draining("Server exiting")
         return self._services.serving.lookup(request.match_info["model"], request.match_info.get("version"))
 
-    async def _run(self, served: Served, intake: Intake, source: str) -> Tuple[bytes, int]:
-        """The answer's bytes and how many of them are JSON. They are a copy: a slow client must not hold a slot."""
+    async def _run(self, served: Served, intake: Intake, source: str) -> Answer:
+        """The answer as a copy: a slow client must not hold a slot."""
         parsed = intake.parsed
         assert parsed is not None
         assert intake.lease is not None
@@ -80,10 +94,18 @@ class InferHandler:
         )
         response = await self._services.serving.infer(asked)
         try:
-            head, binaries = codec.encode_infer(response, parsed, served.config.labels, served.max_batch_size > 0)
-            return (b"".join([head, *binaries]) if binaries else head), len(head)
+            large = codec.text_bytes(response, parsed) > INLINE_BYTES
+            batched = served.max_batch_size > 0
+            head, binaries = codec.encode_infer(response, parsed, served.config.labels, batched, all_binary=large)
+            return Answer(await _joined(head, binaries), len(head), codec.binary_positions(response, parsed) if large else None)
         finally:
             response.release()
+
+    async def _finished(self, answer: Answer) -> Answer:
+        """The answer with the JSON that was put off."""
+        if answer.binary is None:
+            return answer
+        return Answer(*await self._services.bodies.binary_to_json([answer.payload], answer.head_bytes, answer.binary))
 
     def _note_refused(
         self,
@@ -114,6 +136,16 @@ class InferHandler:
                 error=str(error),
             )
         )
+
+
+async def _joined(head: bytes, binaries: List[memoryview]) -> Union[bytes, bytearray]:
+    if not binaries:
+        return head
+    joined = bytearray(len(head) + sum(len(binary) for binary in binaries))
+    at = 0
+    for part in (head, *binaries):
+        at = await copy(part, memoryview(joined), at)
+    return joined
 
 
 def _name(error: EdgeAgentError, intake: Optional[Intake]) -> None:

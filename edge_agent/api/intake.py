@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import List, Optional, Tuple
 
 from edge_agent.api.bodies import Body, BodySilent
-from edge_agent.api.services import Served, ServingDoor
-from edge_agent.domain.tensors import DataType, Lease
+from edge_agent.api.services import INLINE_BYTES, BodyDoor, Served, ServingDoor
+from edge_agent.cameras.copying import copy
+from edge_agent.domain.tensors import Lease
 from edge_agent.errors import InvalidRequest
 from edge_agent.kserve import codec
 
@@ -17,10 +19,11 @@ SLOT_SILENCE_S = 1.0
 class Intake:
     """Receives one request; holds its leases until release()."""
 
-    def __init__(self, serving: ServingDoor, served: Served, body: Body) -> None:
+    def __init__(self, serving: ServingDoor, served: Served, body: Body, bodies: BodyDoor) -> None:
         self._serving = serving
         self._served = served
         self._body = body
+        self._bodies = bodies
         self.parsed: Optional[codec.InferBody] = None
         self.lease: Optional[Lease] = None
         self.room: Optional[Lease] = None
@@ -28,11 +31,14 @@ class Intake:
     async def receive(self, header_length: Optional[int]) -> codec.InferBody:
         """Reads the body; its tensors lie in `lease` then. Raises RequestError, UnavailableError, BodySilent."""
         length = self._body.length
-        plain_binary = header_length is not None and not self._body.coding
-        if plain_binary and (header_length or length is not None):
+        if header_length is not None and length is not None and not self._body.coding:
+            codec.check_header_length(header_length, length)
+        streams = header_length is not None and header_length <= INLINE_BYTES and not self._body.coding
+        if streams and (header_length or length is not None):
             await self._stream(header_length or 0, length)
         else:
             await self._buffer(header_length)
+        await self._check_strings()
         assert self.parsed is not None
         return self.parsed
 
@@ -46,12 +52,28 @@ class Intake:
 
     async def _buffer(self, header_length: Optional[int]) -> None:
         """JSON, compressed and unannounced bodies: all of it first, a slot then."""
+        hint = codec.HINT if header_length is None else ""
         whole = memoryview(await self._body.whole())
-        self._match(codec.parse_infer(whole, header_length))
+        if (len(whole) if header_length is None else header_length) > INLINE_BYTES:
+            whole, header_length = await self._converted(whole, header_length, hint)
+        self._match(_parsed(whole, header_length, hint))
         slot = await self._reserve()
         assert self.parsed is not None
-        self.parsed.copy_inputs(whole, slot)
+        for source, place in self.parsed.moves(whole, slot):
+            await copy(source, place)
         self._body.release()
+
+    async def _converted(self, whole: memoryview, header_length: Optional[int], hint: str) -> Tuple[memoryview, int]:
+        """A body with much JSON in the binary form, which takes its place."""
+        if header_length is not None:
+            codec.check_header_length(header_length, len(whole))
+        body = self._body
+        try:
+            binary, head_bytes = await self._bodies.json_to_binary(whole, header_length, body.max_bytes, hint, body.exchange)
+        except InvalidRequest as error:
+            text = codec.prefixed(str(error), codec.shown(error.args_by_name.get("request_id", "")))
+            raise InvalidRequest(text) from error
+        return memoryview(binary), head_bytes
 
     async def _stream(self, header_length: int, length: Optional[int]) -> None:
         """JSON part first, so that what does not fit is refused before it takes a slot; the tensors straight into it."""
@@ -59,8 +81,6 @@ class Intake:
             assert length is not None
             self._match(codec.raw_body(length))
         else:
-            if length is not None:
-                codec.check_header_length(header_length, length)
             head = await self._body.exactly(header_length)
             self._match(codec.parse_head(head, None if length is None else length - header_length))
         assert self.parsed is not None
@@ -69,7 +89,6 @@ class Intake:
             await self._fill(places, SLOT_SILENCE_S)
         except BodySilent:
             await self._go_private(places)
-        self._check_strings()
 
     def _match(self, parsed: codec.InferBody) -> None:
         served = self._served
@@ -108,14 +127,22 @@ class Intake:
             whole = whole[len(place) :]
         self._body.release()
 
-    def _check_strings(self) -> None:
+    async def _check_strings(self) -> None:
         """BYTES tensors could not be looked at before they were here."""
         assert self.parsed is not None
         assert self.lease is not None
         slot = self.lease.view()
-        for part, at in zip(self.parsed.inputs, self.parsed.offsets()):
-            if part.datatype is DataType.BYTES and part.start is not None:
-                codec.check_bytes(part, slot[at : at + part.nbytes], self.parsed.id)
+        placed = zip(self.parsed.inputs, self.parsed.offsets())
+        for _ in codec.framing_steps(self.parsed, [slot[at:] for part, at in placed if part.start is not None]):
+            await asyncio.sleep(0)
+
+
+def _parsed(whole: memoryview, header_length: Optional[int], hint: str) -> codec.InferBody:
+    """All but the framing of BYTES tensors, which is looked at in steps."""
+    if not header_length:
+        return codec.parse_infer(whole, header_length)
+    codec.check_header_length(header_length, len(whole))
+    return codec.parse_head(whole[:header_length], len(whole) - header_length, hint)
 
 
 class _Places:

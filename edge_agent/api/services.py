@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeVar, Union
 
 from prometheus_client import CollectorRegistry
 
@@ -17,6 +17,10 @@ from edge_agent.domain.tensors import Lease, TensorSpec
 from edge_agent.kserve.metadata import ModelSettings
 
 Answer = TypeVar("Answer")
+Buffer = Union[bytes, bytearray, memoryview]
+
+#: what the loop converts by itself; the body child does what is larger
+INLINE_BYTES = 65_536
 
 
 class ServedSettings(ModelSettings, Protocol):
@@ -96,7 +100,7 @@ class DetectDoor(Protocol):
     async def detect(
         self,
         name: str,
-        image: Union[bytes, bytearray, memoryview],
+        image: Buffer,
         *,
         request_id: str = "",
         source: str = "",
@@ -104,6 +108,24 @@ class DetectDoor(Protocol):
         min_score: float = 0.0,
     ) -> Detection:
         """What the model sees in a picture."""
+
+
+class BodyDoor(Protocol):
+    """cameras.bodies.BodyChild, as the API uses it: conversions that would hold up the loop. RequestError, UnavailableError."""
+
+    async def inflate(self, data: Buffer, coding: str, limit: int, hold: Callable[[int], None]) -> bytearray:
+        """A compressed body as plain bytes, at most `limit`; `hold` is told how many."""
+
+    async def deflate(self, data: Buffer, coding: str) -> bytearray:
+        """Plain bytes, compressed."""
+
+    async def json_to_binary(
+        self, data: Buffer, header_length: Optional[int], limit: int, hint: str, hold: Callable[[int], None]
+    ) -> Tuple[bytearray, int]:
+        """An inference request in the binary form, and how much of it is JSON."""
+
+    async def binary_to_json(self, parts: Sequence[Buffer], header_length: int, binary: Sequence[int]) -> Tuple[bytearray, int]:
+        """An inference answer in the JSON form but for some outputs, and how much of it is JSON."""
 
 
 class StoreDoor(Protocol):
@@ -144,6 +166,7 @@ class Services:
     control_path: Optional[Path]
     serving: ServingDoor
     detector: DetectDoor
+    bodies: BodyDoor
     gate: Gate
     store: StoreDoor
     cameras: Mapping[str, CameraView]

@@ -12,6 +12,7 @@ from edge_agent.access.tokens import TokenFile
 from edge_agent.api.server import ApiServer
 from edge_agent.api.services import Services
 from edge_agent.app import brokerage
+from edge_agent.cameras.bodies import BodyChild
 from edge_agent.cameras.camera import Camera
 from edge_agent.cameras.images import ImageChild
 from edge_agent.cameras.options import CameraOptions
@@ -75,6 +76,7 @@ class Parts:
         self.store = Store(self._store_options(reader.serial), clock)
         self.device = DeviceSampler(reader)
         self.images = ImageChild(self.arena, clock, config.vision.python)
+        self.bodies = BodyChild(self.arena, clock, config.vision.python)
         self.serving = Serving(config.models, config.hosts, self.arena, clock, self.metrics, self.store)
         self.detector = Detector(self.serving, self.images, self.store, clock)
         self.mqtt: Optional[MqttPipeline] = None
@@ -91,6 +93,7 @@ class Parts:
                 control_path=control_path(environ, state_dir),
                 serving=self.serving,
                 detector=self.detector,
+                bodies=self.bodies,
                 gate=Gate(tokens, http.allow_anonymous, loopback=is_loopback(http.host)),
                 store=self.store,
                 cameras=self.cameras,
@@ -109,6 +112,7 @@ class Parts:
             self.lag,
             self.device if self.config.device.stats != "off" else None,
             self.last_used,
+            self.bodies,
             self.api,
             self.detector,
             self.serving,

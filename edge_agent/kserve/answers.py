@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edge_agent.domain.requests import InferResponse
 from edge_agent.domain.tensors import DataType, Tensor
+from edge_agent.engine_host.json_tensors import compact
 from edge_agent.kserve import bytes_tensors, json_tensors
 from edge_agent.kserve.body import InferBody, OutputPart
 from edge_agent.kserve.classification import classify
 
+#: characters of JSON for a byte of the tensor, comma included
+_DIGITS_OF_INTEGERS = 4
+_DIGITS = {DataType.BOOL: 6, DataType.FP32: 6, DataType.FP64: 3}
+
 
 def encode_infer(
-    response: InferResponse, body: InferBody, labels: Sequence[str] = (), batched: bool = True
+    response: InferResponse, body: InferBody, labels: Sequence[str] = (), batched: bool = True, *, all_binary: bool = False
 ) -> Tuple[bytes, List[memoryview]]:
     """The answer's JSON and its binary outputs, which still lie in the response's leases. Raises InvalidRequest.
 
-    `labels` and `batched` (the first dimension is the batch) matter to classification only.
+    `labels` and `batched` (the first dimension is the batch) matter to classification only. `all_binary` puts off the
+    conversion of outputs that were asked for as JSON.
     """
-    by_name = {tensor.name: tensor for tensor in response.outputs}
-    wanted = body.outputs or tuple(OutputPart(tensor.name, body.binary_default) for tensor in response.outputs)
     outputs: List[Dict[str, Any]] = []
     binaries: List[memoryview] = []
-    for part in wanted:
-        entry, binary = _encode(by_name[part.name], part, labels, batched)
+    for tensor, part in _wanted(response, body):
+        entry, binary = _encode(tensor, part, all_binary or part.binary, labels, batched)
         outputs.append(entry)
         if binary is not None:
             binaries.append(binary)
     answer: Dict[str, Any] = {"model_name": response.model, "model_version": response.version, "outputs": outputs}
     if body.id:
         answer = {"id": body.id, **answer}
-    return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode(), binaries
+    return compact(answer), binaries
+
+
+def binary_positions(response: InferResponse, body: InferBody) -> List[int]:
+    """Which of the answer's outputs are to be binary."""
+    return [number for number, (_, part) in enumerate(_wanted(response, body)) if part.binary]
+
+
+def text_bytes(response: InferResponse, body: InferBody) -> int:
+    """About how long the JSON of the answer's tensors gets: a rough upper bound, had without looking at them."""
+    return sum(_text_bytes(tensor) for tensor, part in _wanted(response, body) if not part.binary and not part.classification)
+
+
+def _text_bytes(tensor: Tensor) -> int:
+    if tensor.datatype is DataType.BYTES:
+        return tensor.nbytes
+    return tensor.nbytes * _DIGITS.get(tensor.datatype, _DIGITS_OF_INTEGERS)
+
+
+def _wanted(response: InferResponse, body: InferBody) -> List[Tuple[Tensor, OutputPart]]:
+    by_name = {tensor.name: tensor for tensor in response.outputs}
+    parts = body.outputs or tuple(OutputPart(tensor.name, body.binary_default) for tensor in response.outputs)
+    return [(by_name[part.name], part) for part in parts]
 
 
 def _encode(
-    tensor: Tensor, part: OutputPart, labels: Sequence[str], batched: bool
+    tensor: Tensor, part: OutputPart, binary: bool, labels: Sequence[str], batched: bool
 ) -> Tuple[Dict[str, Any], Optional[memoryview]]:
     shape, datatype = tensor.shape, tensor.datatype
     view = tensor.view()
@@ -43,7 +68,7 @@ def _encode(
         texts, shape = classify(tensor, part.classification, batched, labels)
         datatype, view = DataType.BYTES, memoryview(bytes_tensors.pack(texts))
     entry: Dict[str, Any] = {"name": tensor.name, "datatype": datatype.value, "shape": list(shape)}
-    if part.binary:
+    if binary:
         entry["parameters"] = {"binary_data_size": len(view)}
         return entry, view
     entry["data"] = json_tensors.to_list(view, datatype, tensor.name)

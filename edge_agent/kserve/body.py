@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Mapping, Optional, Tuple, Union
+from typing import Iterator, List, Mapping, Optional, Tuple, Union
 
 from edge_agent.domain.requests import Parameter
 from edge_agent.domain.tensors import DataType, Lease, Tensor
@@ -75,13 +75,18 @@ class InferBody:
                 places.append(slot[at + len(given) : at + part.nbytes])
         return places
 
-    def copy_inputs(self, body: Union[bytes, memoryview], slot: memoryview) -> None:
-        """Puts every input of a whole body into its slot."""
+    def moves(self, body: Union[bytes, memoryview], slot: memoryview) -> Iterator[Tuple[memoryview, memoryview]]:
+        """What of a whole body goes where in the slot; fills in everything else."""
         view = memoryview(body)
         sources = [part for part in self.inputs if part.start is not None]
         for part, place in zip(sources, self.views(slot)):
             start = part.start or 0
-            place[:] = view[start : start + part.body_bytes]
+            yield view[start : start + part.body_bytes], place
+
+    def copy_inputs(self, body: Union[bytes, memoryview], slot: memoryview) -> None:
+        """Puts every input of a whole body into its slot."""
+        for source, place in self.moves(body, slot):
+            place[:] = source
 
     def tensors(self, lease: Lease) -> Tuple[Tensor, ...]:
         """The inputs as they lie in the slot."""

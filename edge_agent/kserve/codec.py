@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from edge_agent.kserve.answers import encode_infer
+from edge_agent.kserve.answers import binary_positions, encode_infer, text_bytes
 from edge_agent.kserve.body import InferBody, InputPart, OutputPart
+from edge_agent.kserve.fields import shown
 from edge_agent.kserve.matching import match
 from edge_agent.kserve.metadata import model_config_json, model_metadata, server_metadata
 from edge_agent.kserve.parsing import (
-    check_bytes,
+    HINT,
     check_header_length,
+    framing_steps,
     parse_head,
     parse_header_length,
     parse_infer,
@@ -17,12 +19,14 @@ from edge_agent.kserve.parsing import (
 )
 
 __all__ = [
+    "HINT",
     "InferBody",
     "InputPart",
     "OutputPart",
-    "check_bytes",
+    "binary_positions",
     "check_header_length",
     "encode_infer",
+    "framing_steps",
     "match",
     "model_config_json",
     "model_metadata",
@@ -32,4 +36,6 @@ __all__ = [
     "prefixed",
     "raw_body",
     "server_metadata",
+    "shown",
+    "text_bytes",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Union
+from typing import Iterator, Optional, Sequence, Union
 
 from edge_agent.domain.tensors import DataType
 from edge_agent.errors import InvalidRequest, RequestError
@@ -12,7 +12,8 @@ from edge_agent.kserve.document import DocumentReader
 from edge_agent.kserve.fields import shown
 from edge_agent.kserve.shapes import count_of
 
-_HINT = " (a body with binary tensors needs the header Inference-Header-Content-Length)"
+#: ends the text about a body that came without a header length and is no JSON
+HINT = " (a body with binary tensors needs the header Inference-Header-Content-Length)"
 
 
 def prefixed(text: str, request_id: str) -> str:
@@ -38,7 +39,7 @@ def parse_infer(body: Union[bytes, memoryview], header_length: Optional[int] = N
     if header_length == 0:
         return raw_body(len(view))
     if header_length is None:
-        return parse_head(view, 0, hint=_HINT)
+        return parse_head(view, 0, hint=HINT)
     check_header_length(header_length, len(view))
     parsed = parse_head(view[:header_length], len(view) - header_length)
     check_framing(parsed, view)
@@ -74,14 +75,20 @@ def parse_head(head: Union[bytes, memoryview], binary_bytes: Optional[int], hint
 
 def check_framing(parsed: InferBody, body: memoryview) -> None:
     """InvalidRequest when a binary BYTES tensor is not made of length and bytes."""
-    for part in parsed.inputs:
-        if part.datatype is DataType.BYTES and part.start is not None:
-            check_bytes(part, body[part.start : part.start + part.nbytes], parsed.id)
+    for _ in framing_steps(parsed, [body[part.start :] for part in parsed.inputs if part.start is not None]):
+        pass
 
 
-def check_bytes(part: InputPart, view: memoryview, request_id: str) -> None:
-    """The same for one input whose bytes are at hand."""
+def framing_steps(parsed: InferBody, views: Sequence[memoryview]) -> Iterator[None]:
+    """The same in steps, between which the loop may do something else; `views` begin where the binary inputs' bytes do."""
+    binary = [part for part in parsed.inputs if part.start is not None]
+    for part, view in zip(binary, views):
+        if part.datatype is DataType.BYTES:
+            yield from _strings(part, view[: part.nbytes], parsed.id)
+
+
+def _strings(part: InputPart, view: memoryview, request_id: str) -> Iterator[None]:
     try:
-        bytes_tensors.check(view, count_of(part.shape), shown(part.name))
+        yield from bytes_tensors.check_steps(view, count_of(part.shape), shown(part.name))
     except InvalidRequest as exc:
         raise InvalidRequest(prefixed(str(exc), shown(request_id))) from exc

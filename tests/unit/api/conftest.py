@@ -17,6 +17,7 @@ from edge_agent.access.gate import Gate
 from edge_agent.access.tokens import TokenFile
 from edge_agent.api.server import ApiServer
 from edge_agent.api.services import Services
+from edge_agent.cameras.bodies import BodyChild
 from edge_agent.config.http import HttpSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.results import RequestRecord
@@ -109,6 +110,7 @@ class Api:
     serving: FakeServing
     detector: FakeDetector
     store: FakeStore
+    bodies: BodyChild
     cameras: Dict[str, FakeCamera]
     tokens: TokenFile
     client: aiohttp.ClientSession
@@ -141,6 +143,7 @@ async def running_api(folder: Path, serving: Optional[FakeServing] = None, **cha
     tokens = TokenFile(folder / "tokens.json", Clock())
     made = serving or FakeServing()
     detector, store = FakeDetector(), FakeStore()
+    bodies = BodyChild(made.arena, Clock())
     cameras = {"clip": FakeCamera("clip"), "dark": FakeCamera("dark", None)}
     draining = [False]
     registry = CollectorRegistry()
@@ -151,6 +154,7 @@ async def running_api(folder: Path, serving: Optional[FakeServing] = None, **cha
         control_path=None,
         serving=made,
         detector=detector,
+        bodies=bodies,
         gate=Gate(tokens, http.allow_anonymous, loopback=loopback),
         store=store,
         cameras=cameras,
@@ -164,9 +168,10 @@ async def running_api(folder: Path, serving: Optional[FakeServing] = None, **cha
     try:
         await server.start()
         async with aiohttp.ClientSession() as client:
-            yield Api(server, made, detector, store, cameras, tokens, client, draining)
+            yield Api(server, made, detector, store, bodies, cameras, tokens, client, draining)
     finally:
         await server.stop()
+        await bodies.stop()
         made.close()
         store.connection.close()
 
