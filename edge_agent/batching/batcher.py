@@ -74,7 +74,11 @@ class DynamicBatcher:
         pending = Pending(request, rows, key, asyncio.get_running_loop().create_future(), self._clock.monotonic(), deadline)
         self.queue.push(pending)
         self._pump()
-        response: InferResponse = await pending.future
+        try:
+            response: InferResponse = await pending.future
+        except asyncio.CancelledError:
+            pending.give_back()
+            raise
         return response
 
     def close(self, error: errors.EdgeAgentError) -> None:
@@ -149,10 +153,11 @@ class DynamicBatcher:
     def _next_batch(self, instance: Instance, now: float) -> Tuple[Optional[Batch[Pending]], Optional[float]]:
         retry = self.queue.retry()
         if retry is not None:
-            if not instance.may_run_alone():
-                return None, None
-            self.queue.take([retry])
-            return Batch[Pending]([retry], "retry", now), None
+            if instance.may_run_alone():
+                self.queue.take([retry])
+                return Batch[Pending]([retry], "retry", now), None
+            if not instance.up:
+                return None, None  # the host is let run empty for it
         group = self.queue.oldest_group(self.policy.max_batch_size + 1)
         if group is None:
             return None, None
@@ -234,7 +239,7 @@ class DynamicBatcher:
             self.model, self.version, request.id, outcome.outputs, outcome.detections, timing, batch.rows, outcome.kept
         )
 
-    def lost(self, lane: _Lane, batch: Batch[Pending], reason: str) -> None:
+    def lost(self, lane: _Lane, batch: Batch[Pending], reason: str, suspect: bool = True) -> None:
         """The host ended with this batch in it: answered places stand, the others are tried once more, alone."""
         now = self._clock.monotonic()
         self._remove(lane, batch, now)
@@ -242,24 +247,23 @@ class DynamicBatcher:
             if answer is not None:
                 self._answer(item, answer, batch, Ran(0.0, 0.0, 0.0), now)
             elif not item.ended:
-                self._retry(item, reason, now)
+                self._retry(item, reason, now, suspect)
         self._pump()
 
-    def _retry(self, item: Pending, reason: str, now: float) -> None:
-        if item.retried:
-            item.fail(
-                errors.HostDied(
-                    "the engine host of model '%s' ended while it ran this request alone: %s" % (self.model, reason)
-                )
-            )
-            self._on_lone_death()
-        elif self._closed is not None:
+    def _retry(self, item: Pending, reason: str, now: float, suspect: bool) -> None:
+        """Once alone, and again only as long as the host's end was not its doing."""
+        if self._closed is not None:
             item.fail(self._closed)
+        elif item.retried and suspect:
+            text = "the engine host of model '%s' ended while it ran this request alone: %s"
+            item.fail(errors.HostDied(text % (self.model, reason)))
+            self._on_lone_death()
         else:
+            if not item.retried:
+                window = now + _RETRY_WINDOW_S
+                item.deadline = window if item.deadline is None else min(item.deadline, window)
             item.retried = True
             item.sent_at = 0.0
-            window = now + _RETRY_WINDOW_S
-            item.deadline = window if item.deadline is None else min(item.deadline, window)
             self.queue.push_retry(item)
 
     def room(self) -> None:
@@ -284,13 +288,9 @@ class _LaneOwner:
         """See BatchOwner."""
         self._batcher.finished(self._lane, batch, ran)
 
-    def lost(self, batch: Batch[Pending], reason: str) -> None:
+    def lost(self, batch: Batch[Pending], reason: str, suspect: bool = True) -> None:
         """See BatchOwner."""
-        self._batcher.lost(self._lane, batch, reason)
-
-    def room(self) -> None:
-        """See BatchOwner."""
-        self._batcher.room()
+        self._batcher.lost(self._lane, batch, reason, suspect)
 
 
 def _release(answer: Optional[Answer]) -> None:

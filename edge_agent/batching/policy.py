@@ -14,6 +14,7 @@ class BatchPolicy:
     preferred_batch_sizes: Tuple[int, ...] = ()
     max_queue_delay_s: float = 0.0
     max_queue_size: int = 1024  #: requests; one more is refused
+    max_requests: int = 4096  #: that can be handed over as one batch, whatever their rows
 
     def __post_init__(self) -> None:
         if self.max_batch_size < 1:
@@ -61,8 +62,9 @@ def decide(policy: BatchPolicy, rows: Sequence[int], oldest_at: float, now: floa
         now: monotonic seconds.
         others_wait: requests of another shape wait behind these, so company for these is not waited for.
     """
+    rows = rows[: policy.max_requests]
     count, total = _fitting(rows, policy.max_batch_size)
-    if total == policy.max_batch_size or count < len(rows):
+    if total == policy.max_batch_size or count < len(rows) or count == policy.max_requests:
         return Decision(count, "full")
     preferred = _preferred(policy, rows)
     if preferred:

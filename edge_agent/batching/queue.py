@@ -39,6 +39,12 @@ class Pending:
         if not self.future.done():
             self.future.set_exception(error)
 
+    def give_back(self) -> None:
+        """Its caller was cancelled, maybe in the moment the answer came: nobody else releases what that holds."""
+        future = self.future
+        if future.done() and not future.cancelled() and future.exception() is None:
+            future.result().release()
+
 
 class RequestQueue:
     """Bounded: one request over `max_size` is refused with QueueFull. Ended requests are skipped, then dropped."""
@@ -67,7 +73,7 @@ class RequestQueue:
         self._watch(pending)
 
     def push_retry(self, pending: Pending) -> None:
-        """Back to the front, to run alone."""
+        """Before all that wait in groups, to run alone."""
         self._retries.append(pending)
         self._watch(pending)
 
@@ -83,7 +89,8 @@ class RequestQueue:
 
     def _watch(self, pending: Pending) -> None:
         if pending.deadline is not None:
-            heapq.heappush(self._deadlines, (pending.deadline, pending.number, pending))
+            # a request that is tried again is here twice: a number of its own keeps two entries from being compared further
+            heapq.heappush(self._deadlines, (pending.deadline, next(_order), pending))
 
     def next_deadline(self) -> Optional[float]:
         """When the next waiting request expires."""

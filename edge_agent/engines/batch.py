@@ -66,5 +66,5 @@ class BatchOwner(Protocol[Item]):
     def finished(self, batch: Batch[Item], ran: Ran) -> None:
         """The batch ran; every place has its answer."""
 
-    def lost(self, batch: Batch[Item], reason: str) -> None:
-        """The host ended first; places without an answer did not get one."""
+    def lost(self, batch: Batch[Item], reason: str, suspect: bool = True) -> None:
+        """The host ended first; places without an answer did not get one. Not `suspect`: that was not this batch's doing."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections import deque
-from dataclasses import dataclass, field
-from typing import Any, Callable, Deque, Dict, List, Optional
+from typing import Any, Callable, Dict, Optional
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import PartStatus, State
+from edge_agent.engines.hosted import HostedModel, HostOptions
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
 from edge_agent.engines.traffic import Traffic
@@ -24,32 +24,6 @@ _log = logging.getLogger(__name__)
 _DEATHS_ALLOWED = 3
 _DEATH_WINDOW_S = 60.0
 _SHARE_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True)
-class HostOptions:
-    """`[hosts.NAME]`, resolved."""
-
-    name: str
-    python: str = ""
-    batch_timeout_s: float = 10.0
-    load_timeout_s: float = 300.0
-
-
-@dataclass(eq=False)
-class HostedModel:
-    """A model version in a host."""
-
-    order: LoadOrder
-    instances: List[EngineInstance]
-    report: Optional[LoadReport] = None
-    error: Optional[errors.EngineError] = None  #: why it cannot be loaded any more
-    deaths: Deque[float] = field(default_factory=deque)
-
-    @property
-    def ready(self) -> bool:
-        """Whether every instance takes batches."""
-        return self.error is None and all(instance.loaded for instance in self.instances)
 
 
 class EngineHost:
@@ -70,6 +44,7 @@ class EngineHost:
         self._clock = clock
         self._on_event = on_event
         self._segments: Dict[int, Segment] = {self.segment.number: self.segment}
+        self._abandoned: Dict[int, Segment] = {}  #: by the pid that may still write there
         self._traffic = Traffic()
         self._next_instance = 0
         self._stopping = False
@@ -78,6 +53,7 @@ class EngineHost:
             ChildSpec("host:" + options.name, "edge_agent.engine_host.main", python=options.python),
             on_up=self._on_child_up,
             on_down=self._on_child_down,
+            on_late_end=self._on_late_end,
             clock=clock,
         )
 
@@ -105,41 +81,52 @@ class EngineHost:
         return self._supervisor
 
     async def share(self, segment: Segment) -> None:
-        """Lets the host read a segment of a camera or of the image child, now and after each restart."""
-        if segment.number in self._segments:
+        """Lets the host read a segment of a camera or of the image child, now and after each restart. ModelNotReady."""
+        if self._segments.get(segment.number) is segment:
             return
-        child = await self._supervisor.wait_up(_SHARE_TIMEOUT_S)
-        await child.attach(segment, writable=False)
+        try:
+            child = await self._supervisor.wait_up(_SHARE_TIMEOUT_S)
+            await child.attach(segment, writable=False)
+        except errors.ChildError as error:
+            raise errors.ModelNotReady("engine host %s takes no pictures now: %s" % (self.options.name, error)) from error
         self._segments[segment.number] = segment
-
-    def forget(self, segment: Segment) -> None:
-        """The segment is gone; the host is not given it again."""
-        self._segments.pop(segment.number, None)
 
     # -- models -----------------------------------------------------------------------------------------------------
 
     async def load(self, order: LoadOrder) -> HostedModel:
         """Loads a version; EngineLoadError says why not. A host that dies of it is tried again, thrice a minute at most."""
-        instances = [self._instance(order) for _ in range(order.instances)]
-        model = HostedModel(order, instances)
+        model = HostedModel(order, [self._instance(order) for _ in range(order.instances)])
+        with self._traffic.load(), contextlib.ExitStack() as undo:
+            undo.callback(model.close)
+            while not await self._try_load(model):
+                pass
+            undo.pop_all()
+        self.models[order.label] = model
+        for instance in model.instances:
+            self._traffic.listen(instance.tell_room)
+            instance.open()
+        return model
+
+    async def _try_load(self, model: HostedModel) -> bool:
+        """False when the host died, of this model or of another one that was loaded before it."""
+        child = await self._supervisor.wait_up(self.options.load_timeout_s)
         assert self._loading is not None
-        while True:
-            child = await self._supervisor.wait_up(self.options.load_timeout_s)
-            async with self._loading:
-                try:
-                    await self._load_into(child, model)
-                except errors.ChildGone as error:
-                    self._count_death(model, str(error))
-                except errors.EngineLoadError as error:
-                    model.error = error
-            if model.error is not None:
-                raise model.error
-            if model.report is not None:
-                self.models[order.label] = model
-                for instance in model.instances:
-                    self._traffic.listen(instance.tell_room)
-                    instance.open()
-                return model
+        async with self._loading:
+            if child.gone:
+                return False
+            try:
+                await self._load_into(child, model)
+            except errors.ChildGone as error:
+                self._count_death(model, str(error))
+                if model.error is not None:
+                    raise model.error from error
+                return False
+        return True
+
+    def drop(self, model: HostedModel) -> None:
+        """The host lets go of a model that is not wanted after all."""
+        self.models.pop(model.order.label, None)
+        model.close()
 
     def lone_death(self, model: HostedModel) -> None:
         """A request of this model, run alone, ended the host: the third in a minute stops the model."""
@@ -186,16 +173,7 @@ class EngineHost:
         self._supervisor.busy(self._clock.monotonic() + timeout_s)
         try:
             for instance in model.instances:
-                sock, theirs = child.instance_channel()
-                try:
-                    reply = await child.call("load", model.order.fields(instance.number), (theirs.fileno(),), timeout_s)
-                except errors.EdgeAgentError:
-                    sock.close()
-                    raise
-                finally:
-                    theirs.close()
-                model.report = LoadReport.read(reply)
-                instance.connect(sock, model.report)
+                await self._load_instance(child, model, instance)
         except errors.ChildRefused as error:
             raise errors.EngineLoadError(str(error), **error.detail) from error
         except errors.ChildTimeout as error:
@@ -205,14 +183,25 @@ class EngineHost:
         finally:
             self._supervisor.idle()
 
+    async def _load_instance(self, child: Child, model: HostedModel, instance: EngineInstance) -> None:
+        sock, theirs = child.instance_channel()
+        with contextlib.closing(theirs), contextlib.ExitStack() as undo:
+            undo.callback(sock.close)
+            fields = model.order.fields(instance.number)
+            report = LoadReport.read(await child.call("load", fields, (theirs.fileno(),), self.options.load_timeout_s))
+            if model.report is not None and not report.same_model(model.report):
+                raise errors.EngineLoadError("%s has other inputs or outputs than before: its file changed" % model.order.label)
+            undo.pop_all()
+        model.report = report
+        instance.connect(sock, report)
+
     # -- the child --------------------------------------------------------------------------------------------------
 
     async def _on_child_up(self, child: Child) -> None:
         """A new process: gives it the segments and the models that its predecessor had."""
         assert self._loading is not None
         async with self._loading:
-            for segment in list(self._segments.values()):
-                await child.attach(segment, writable=segment is self.segment)
+            await self._attach_all(child)
             for model in [model for model in self.models.values() if model.error is None]:
                 await self._reload(child, model)
         for model in self.models.values():
@@ -222,32 +211,58 @@ class EngineHost:
             self.on_change(model)
         self._on_event("engine_host.up", self.options.name, "")
 
+    async def _attach_all(self, child: Child) -> None:
+        for number, segment in list(self._segments.items()):
+            if segment.closed:  # of a vision child that could not be ended at once
+                del self._segments[number]
+            else:
+                await child.attach(segment, writable=segment is self.segment)
+
     async def _reload(self, child: Child, model: HostedModel) -> None:
+        if child.gone:
+            raise errors.ChildGone("it ended while another model was loaded")
         try:
             await self._load_into(child, model)
         except errors.EngineLoadError as error:
             model.error = error
+            model.close()
         except errors.ChildGone as error:
             self._count_death(model, str(error))
             raise
 
     def _on_child_down(self, reason: str, reaped: bool) -> None:
-        """The process ended: everything in flight is lost; its slots come back only if it was reaped."""
+        """The process ended: everything in flight is lost, and all that is told of it goes by what is left."""
         if not reaped:
-            self._arena.abandon(self.segment)
-            self._segments.pop(self.segment.number, None)
-            self.segment = self._arena.segment("host:" + self.options.name)
-            self._segments[self.segment.number] = self.segment
+            self._abandon()
+        suspect = not self._traffic.loading
         self._traffic.reset()
+        instances = [instance for model in self.models.values() for instance in model.instances]
+        for instance in instances:
+            instance.close()
+            instance.use_segment(self.segment)
+        for instance in instances:
+            instance.lose(reason, suspect)
         for model in list(self.models.values()):
-            for instance in model.instances:
-                instance.disconnect(reason, reaped)
-                instance.use_segment(self.segment)
             self.on_change(model)
         if self._stopping:
             return
         _log.warning("engine host %s ended: %s", self.options.name, reason, extra={"code": "engine_host.died"})
         self._on_event("engine_host.down", self.options.name, reason)
+
+    def _abandon(self) -> None:
+        """The process is killed but not gone: what it may still write to is used no more. Elsewhere it only reads."""
+        self._arena.abandon(self.segment)
+        self._segments.pop(self.segment.number, None)
+        self._abandoned[self._supervisor.pid or 0] = self.segment
+        self.segment = self._arena.segment("host:" + self.options.name)
+        self._segments[self.segment.number] = self.segment
+
+    def _on_late_end(self, pid: int) -> None:
+        segment = self._abandoned.pop(pid, None)
+        if segment is not None:
+            self._arena.retire(segment)
+
+    # -- what is shown ----------------------------------------------------------------------------------------------
 
     def status(self) -> Dict[str, Any]:
         """An entry of `engine_hosts` in `/api/status`."""

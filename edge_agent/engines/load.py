@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edge_agent.domain.tensors import DataType, TensorSpec
+from edge_agent.engine_host import wire
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,18 @@ class LoadReport:
     max_batch_size: int  #: what it can do, at most what was asked
     load_ms: int
     warnings: Tuple[str, ...] = ()
+
+    @property
+    def max_requests(self) -> int:
+        """How many requests one batch's message has room for."""
+        inputs = tuple(wire.TensorRef(0, 0, (1,) * len(spec.shape), 0, 0, 0) for spec in self.inputs)
+        request = wire.RequestRef(inputs, bytes(len(self.outputs)), 0, 1, 0, 0, 0)
+        empty = len(wire.pack_execute(0, ()))
+        return max(1, (wire.MAX_MESSAGE - empty) // (len(wire.pack_execute(0, (request,))) - empty))
+
+    def same_model(self, other: LoadReport) -> bool:
+        """Whether requests made for the one fit the other."""
+        return (self.inputs, self.outputs, self.max_batch_size) == (other.inputs, other.outputs, other.max_batch_size)
 
     @classmethod
     def read(cls, reply: Mapping[str, Any]) -> LoadReport:

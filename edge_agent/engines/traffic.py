@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, List
+import contextlib
+from typing import Callable, Iterator, List
+
+Listener = Callable[[], None]
 
 
 class Traffic:
@@ -11,23 +14,32 @@ class Traffic:
     def __init__(self) -> None:
         self.held = 0
         self._alone = False  #: the batch it holds runs alone
-        self._emptying = False  #: somebody waits to run alone: nothing new until the host is empty
-        self._listeners: List[Callable[[], None]] = []
+        self._waiting: List[Listener] = []  #: who waits to run alone: nothing new until the host is empty
+        self._loads = 0
+        self._listeners: List[Listener] = []
 
     @property
     def open(self) -> bool:
         """Whether ordinary batches may be sent."""
-        return not self._alone and not self._emptying
+        return not self._alone and not self._waiting
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """`listener` is called when the host is open again after a lone batch, or empty for one."""
+    @property
+    def loading(self) -> bool:
+        """Whether a model is being loaded: the host's end may be its doing."""
+        return self._loads > 0
+
+    def listen(self, listener: Listener) -> None:
+        """`listener` is called whenever batches may be sent that could not be before."""
         self._listeners.append(listener)
 
-    def may_run_alone(self) -> bool:
-        """Whether the host is empty; if not, it is let run empty, and listeners hear of it."""
+    def may_run_alone(self, listener: Listener) -> bool:
+        """Whether nothing else runs or is being loaded; if not, the host is let run empty, then `listener` is called."""
+        if self._loads:
+            return False  # everybody is told when the loading has ended
         if self.held == 0:
             return True
-        self._emptying = True
+        if listener not in self._waiting:
+            self._waiting.append(listener)
         return False
 
     def began(self, alone: bool) -> None:
@@ -39,11 +51,29 @@ class Traffic:
         """A batch was answered."""
         self.held -= 1
         if self.held == 0 and not self.open:
-            self.reset()
-            for listener in self._listeners:
-                listener()
+            self._tell()
+
+    @contextlib.contextmanager
+    def load(self) -> Iterator[None]:
+        """A model is loaded meanwhile, and nobody begins to run alone."""
+        self._loads += 1
+        try:
+            yield
+        finally:
+            self._loads -= 1
+            if not self._loads:
+                for listener in list(self._listeners):
+                    listener()
 
     def reset(self) -> None:
         """The host ended: it holds nothing."""
         self.held = 0
-        self._alone = self._emptying = False
+        self._alone = False
+        self._waiting.clear()
+
+    def _tell(self) -> None:
+        """Who waits to run alone is asked first: the others would fill the host again, and again."""
+        first, self._waiting = self._waiting, []
+        self._alone = False
+        for listener in (*first, *self._listeners):
+            listener()

@@ -17,7 +17,6 @@ from edge_agent.serving import picture
 from edge_agent.serving.serving import Serving
 from edge_agent.serving.version import ServedVersion
 
-
 _PREPARE_S = 15.0  #: longest wait for a decoded picture
 
 

@@ -12,7 +12,8 @@ from edge_agent.batching.batcher import DynamicBatcher
 from edge_agent.config.hosts import HostSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import State
-from edge_agent.engines.host import EngineHost, HostedModel, HostOptions
+from edge_agent.engines.host import EngineHost
+from edge_agent.engines.hosted import HostedModel, HostOptions
 from edge_agent.engines.load import LoadOrder
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.repository import digest
@@ -62,11 +63,9 @@ class Loader:
                 raise errors.EngineLoadError("%s is not served by this version of the agent" % version.platform)
             sha256 = await asyncio.get_running_loop().run_in_executor(None, digest, version.entry.path)
             await self._load(version)
-        except errors.EngineLoadError as error:
-            version.become(State.FAILED, "model.load_failed", text=str(error))
         except errors.ConfigError as error:
             version.become(State.FAILED, "model.config_rejected", text=str(error))
-        except (errors.ChildError, OSError) as error:
+        except (errors.EdgeAgentError, OSError) as error:
             version.become(State.FAILED, "model.load_failed", text=str(error))
         return sha256
 
@@ -77,16 +76,21 @@ class Loader:
         for warning in hosted.report.warnings:
             _log.warning("model %s: %s", version.label, warning, extra={"code": "model.warning"})
         version.max_batch_size = hosted.report.max_batch_size
-        version.loaded(host, hosted, self._batcher(version, host, hosted))
+        try:
+            version.loaded(host, hosted, self._batcher(version, host, hosted))
+        except errors.ConfigError:
+            host.drop(hosted)
+            raise
         self._metrics.model_loaded(version.name, version.version, hosted.report.load_ms / 1e3)
         version.become(State.OK)
 
     def _batcher(self, version: ServedVersion, host: EngineHost, hosted: HostedModel) -> DynamicBatcher:
         name, number, metrics = version.name, version.version, self._metrics
+        assert hosted.report is not None
         return DynamicBatcher(
             name,
             number,
-            version.policy(),
+            version.policy(hosted.report.max_requests),
             self._clock,
             on_batch=lambda rows, reason: metrics.batch_done(name, number, rows, reason),
             on_lone_death=lambda: host.lone_death(hosted),
@@ -122,8 +126,8 @@ class Loader:
                 options = HostOptions(name, section.python, section.batch_timeout_s, section.load_timeout_s)
                 host = EngineHost(options, self._arena, self._clock, self._on_host_event)
                 host.on_change = self._on_hosted_change
+                self.hosts[name] = host  # first, so that `stop` finds it even if this is cancelled
                 await host.start()
-                self.hosts[name] = host
             return self.hosts[name]
 
     def _on_hosted_change(self, hosted: HostedModel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
@@ -13,6 +14,7 @@ from edge_agent.config.section import MODEL_NAME_PATTERN
 
 #: default file name of each platform, in the order in which they are looked for
 _FILES: Dict[str, str] = {"tensorrt_plan": "model.plan", "onnxruntime_onnx": "model.onnx", "python": "model.py"}
+_VERSION = re.compile(r"[1-9][0-9]{0,18}\Z")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def _inside(repository: Path, path: Path) -> bool:
 def _versions(repository: Path, directory: Path, config: ModelConfig) -> Tuple[VersionEntry, ...]:
     entries: Dict[int, VersionEntry] = {}
     for folder in directory.iterdir():
-        if folder.name.isdigit() and folder.name[0] != "0" and folder.is_dir():
+        if _VERSION.match(folder.name) and folder.is_dir():
             entry = _version_file(int(folder.name), folder, config)
             if entry is not None and _inside(repository, entry.path):
                 entries[entry.number] = entry

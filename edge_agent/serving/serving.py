@@ -13,7 +13,7 @@ from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest, InferResponse, Timing
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.domain.tensors import Lease
-from edge_agent.engines.host import HostedModel
+from edge_agent.engines.hosted import HostedModel
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.serving.journal import Journal, record
 from edge_agent.serving.loading import Loader
@@ -178,12 +178,18 @@ class Serving:
             raise errors.Draining("Server exiting")
         served = self.lookup(name, version)
         assert served.host is not None
-        wants: List[Tuple[Segment, int]] = [(served.host.segment, max(1, input_bytes))]
+        segment = served.host.segment
         room = served.room_for(input_bytes)
-        if room:
-            wants.append((served.host.segment, room))
-        leases = await self._arena.acquire(wants, timeout_s)
-        return leases[0], leases[1] if room else None
+        wants: List[Tuple[Segment, int]] = [(segment, max(1, input_bytes)), (segment, room)]
+        try:
+            leases = await self._arena.acquire(wants if room else wants[:1], timeout_s)
+        except errors.PayloadTooLarge:
+            if served.room_is_known:
+                raise
+            leases = await self._arena.acquire(wants[:1], timeout_s)  # the host will ask for what it needs
+        except errors.ChildGone as error:
+            raise errors.ModelNotReady("model '%s' is not ready: %s" % (name, error)) from error
+        return leases[0], leases[1] if len(leases) > 1 else None
 
     async def share(self, name: str, version: Optional[str], segment: Segment) -> None:
         """Lets the model's host read tensors that lie in `segment`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Hashable, Optional, Sequence, Tuple
+from typing import Any, Dict, Hashable, List, Optional, Sequence, Tuple
 
 from edge_agent import errors
 from edge_agent.batching.batcher import DynamicBatcher
@@ -13,7 +13,8 @@ from edge_agent.domain.frames import Preprocess
 from edge_agent.domain.requests import InferRequest, InferResponse
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.domain.tensors import TensorSpec
-from edge_agent.engines.host import EngineHost, HostedModel
+from edge_agent.engines.host import EngineHost
+from edge_agent.engines.hosted import HostedModel
 from edge_agent.serving import picture
 from edge_agent.serving.repository import VersionEntry
 
@@ -86,17 +87,18 @@ class ServedVersion:
         for instance in hosted.instances:
             instance.on_up = batcher.room
 
-    def policy(self) -> BatchPolicy:
+    def policy(self, max_requests: int) -> BatchPolicy:
         """The model's `dynamic_batching`; without the table what waits is joined but nobody waits for company."""
         batching = self.config.dynamic_batching
         size = max(1, self.max_batch_size)
         if batching is None:
-            return BatchPolicy(size, (), 0.0, MAX_QUEUE_SIZE)
+            return BatchPolicy(size, (), 0.0, MAX_QUEUE_SIZE, max_requests)
         return BatchPolicy(
             size,
             tuple(preferred for preferred in batching.preferred_batch_size if preferred <= size),
             batching.max_queue_delay_microseconds / 1e6,
             batching.default_queue_policy.max_queue_size or MAX_QUEUE_SIZE,
+            max_requests,
         )
 
     # -- requests ---------------------------------------------------------------------------------------------------
@@ -132,10 +134,18 @@ class ServedVersion:
             ends.append(self._clock.monotonic() + limit_us / 1e6)
         return min(ends) if ends else None
 
+    @property
+    def room_is_known(self) -> bool:
+        """Whether `room_for` says what the outputs take, not what they took so far."""
+        return 0 not in self._output_sizes()
+
+    def _output_sizes(self) -> List[int]:
+        return [_row_bytes(spec, self.max_batch_size > 0) for spec in self.outputs]
+
     def room_for(self, input_bytes: int) -> int:
         """Bytes to keep for the outputs of a request of `input_bytes`: exact for fixed shapes, else what was seen so far."""
         rows = self._rows_in(input_bytes)
-        sizes = [_row_bytes(spec, self.max_batch_size > 0) for spec in self.outputs]
+        sizes = self._output_sizes()
         if 0 in sizes:
             return rows * self._room_hint
         return sum((rows * size + 63) & ~63 for size in sizes)

@@ -22,10 +22,11 @@ class FakeInstance:
         self.held: List[Any] = []
         self.most_held = 0
         self.fails: Callable[[str], bool] = lambda request_id: False
+        self.lone_allowed = True
         self._task: Optional[asyncio.Task[None]] = None
 
     def may_run_alone(self) -> bool:
-        return not self.held
+        return self.lone_allowed and not self.held
 
     def send(self, batch: Batch[Any], owner: BatchOwner[Any]) -> None:
         self.ran.append([item.request.id for item in batch.items])
@@ -49,14 +50,14 @@ class FakeInstance:
                     batch.answers[place] = Outcome(detections=(Detection(item.request.id, 1.0),))
             owner.finished(batch, Ran(0.0, self.fixed_s, 0.0))
 
-    def die(self, reason: str = "killed") -> None:
+    def die(self, reason: str = "killed", suspect: bool = True) -> None:
         """As a host that ended and was reaped."""
         self.up = False
         if self._task is not None:
             self._task.cancel()
         lost, self.held = self.held, []
         for batch, owner in lost:
-            owner.lost(batch, reason)
+            owner.lost(batch, reason, suspect)
 
     def come_back(self) -> None:
         self.up = True

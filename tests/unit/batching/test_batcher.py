@@ -10,6 +10,8 @@ from edge_agent.batching.batcher import DynamicBatcher
 from edge_agent.batching.policy import BatchPolicy
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest
+from edge_agent.engines.batch import Outcome, Ran
+from edge_agent.processes.arena import Arena
 from tests.doubles.instance import FakeInstance
 
 
@@ -162,6 +164,100 @@ async def test_a_request_whose_lone_run_ends_the_host_fails_and_is_counted():
     with pytest.raises(errors.HostDied, match="segmentation fault"):
         await asyncio.wait_for(poison, 2)
     assert deaths == [1]
+
+
+async def test_requests_with_a_deadline_survive_the_death_of_their_host_like_all_others():
+    instance = FakeInstance(0.05)
+    batcher = make(BatchPolicy(8, max_queue_delay_s=0.01), instance)
+    tasks = [ask(batcher, str(n), deadline=Clock().monotonic() + 5) for n in range(3)]
+    await asyncio.sleep(0.03)
+    instance.die()
+    instance.come_back()
+    batcher.room()
+    answers = await asyncio.wait_for(asyncio.gather(*tasks), 3)
+    assert [said(answer) for answer in answers] == ["0", "1", "2"]
+
+
+async def test_a_deadline_that_passes_while_the_host_is_away_is_kept():
+    instance = FakeInstance(5)
+    batcher = make(BatchPolicy(8), instance)
+    task = ask(batcher, "late", deadline=Clock().monotonic() + 0.1)
+    await asyncio.sleep(0.01)
+    instance.die()
+    with pytest.raises(errors.ModelNotReady, match="did not come back in time"):
+        await asyncio.wait_for(task, 1)
+
+
+async def test_a_request_that_had_no_part_in_the_hosts_end_is_tried_until_it_has_run_alone():
+    deaths = []
+    instance = FakeInstance(0.05)
+    batcher = make(BatchPolicy(8), instance, on_lone_death=lambda: deaths.append(1))
+    innocent = ask(batcher, "innocent")
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+        instance.die(suspect=False)
+        instance.come_back()
+        batcher.room()
+    assert said(await asyncio.wait_for(innocent, 2)) == "innocent"
+    assert deaths == []
+
+
+async def test_a_lone_request_that_ends_with_a_closed_model_hears_why_it_was_closed():
+    deaths = []
+    instance = FakeInstance(0.05)
+    batcher = make(BatchPolicy(8), instance, on_lone_death=lambda: deaths.append(1))
+    task = ask(batcher, "last")
+    await asyncio.sleep(0.01)
+    instance.die()
+    instance.come_back()
+    batcher.room()
+    await asyncio.sleep(0.01)
+    batcher.close(errors.Draining("Server exiting"))
+    instance.die()
+    with pytest.raises(errors.Draining):
+        await asyncio.wait_for(task, 1)
+    assert deaths == []
+
+
+async def test_a_caller_that_leaves_in_the_moment_of_its_answer_gives_back_what_the_answer_holds():
+    arena = Arena(1 << 20)
+    (lease,) = arena.try_acquire([(arena.segment("s"), 100)])
+    instance = FakeInstance(10)
+    batcher = make(BatchPolicy(8), instance)
+    task = ask(batcher, "gone")
+    await asyncio.sleep(0.01)
+    batch, owner = instance.held.pop()
+    batch.answers[0] = Outcome(kept=(lease,))
+    owner.finished(batch, Ran(0, 0, 0))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert arena.status()["slots"] == 0
+    instance.die()
+    arena.close()
+
+
+async def test_a_batch_is_never_more_requests_than_can_be_handed_over():
+    instance = FakeInstance(0.005)
+    batcher = make(BatchPolicy(64, max_queue_delay_s=5.0, max_requests=10), instance)
+    await asyncio.wait_for(asyncio.gather(*(ask(batcher, str(n)) for n in range(30))), 3)
+    assert [len(ids) for ids in instance.ran] == [10, 10, 10]
+
+
+async def test_a_lone_request_that_has_to_wait_does_not_hold_up_the_others_while_the_host_is_open():
+    instance = FakeInstance(0.01)
+    batcher = make(BatchPolicy(8), instance)
+    lone = ask(batcher, "lone")
+    await asyncio.sleep(0)
+    instance.die()
+    instance.lone_allowed = False
+    instance.come_back()
+    batcher.room()
+    assert said(await asyncio.wait_for(ask(batcher, "other"), 1)) == "other"
+    assert not lone.done()
+    instance.lone_allowed = True
+    batcher.room()
+    assert said(await asyncio.wait_for(lone, 1)) == "lone"
 
 
 async def test_an_answer_that_was_delivered_before_the_host_died_stands():

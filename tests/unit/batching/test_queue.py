@@ -77,3 +77,14 @@ async def test_clearing_gives_back_what_still_waits():
     queue.push_retry(retry)
     assert queue.clear() == [*items, retry]
     assert len(queue) == 0
+
+
+async def test_a_request_with_a_deadline_can_be_tried_again_while_its_first_deadline_is_still_watched():
+    queue = RequestQueue(8)
+    item = pending(deadline=2.0)
+    queue.push(item)
+    queue.take([item])
+    queue.push_retry(item)
+    assert queue.next_deadline() == 2.0
+    assert queue.expired(1.0) == []
+    assert set(queue.expired(3.0)) == {item}
