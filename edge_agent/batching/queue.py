@@ -89,8 +89,7 @@ class RequestQueue:
 
     def _watch(self, pending: Pending) -> None:
         if pending.deadline is not None:
-            # a request that is tried again is here twice: a number of its own keeps two entries from being compared further
-            heapq.heappush(self._deadlines, (pending.deadline, next(_order), pending))
+            heapq.heappush(self._deadlines, (pending.deadline, pending.number, pending))
 
     def next_deadline(self) -> Optional[float]:
         """When the next waiting request expires."""
