@@ -48,9 +48,8 @@ def _agent(parts: Parts, started_at: float, safe_mode: bool) -> Dict[str, Any]:
 
 
 def _clock(clock: Clock) -> Dict[str, Any]:
-    synced = clock.synced()
-    part = PartStatus(State.OK) if synced else PartStatus(State.DEGRADED, code="clock.unsynced")
-    return {**part.as_json(), "now": clock.now(), "synced": synced, "boot_id": clock.boot_id}
+    part = PartStatus(State.OK) if clock.plausible() else PartStatus(State.DEGRADED, code="clock.unsynced")
+    return {**part.as_json(), "now": clock.now(), "synced": clock.synced(), "boot_id": clock.boot_id}
 
 
 def _overall(body: Mapping[str, Any]) -> State:

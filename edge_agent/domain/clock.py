@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Optional
 
+from edge_agent.domain.discipline import kernel_clock_synced
 from edge_agent.domain.results import Instant
 
-#: before this the clock has plainly never been set (a board without RTC starts in 1970 or at its image's date)
 _EARLIEST_TRUE = datetime(2024, 1, 1, tzinfo=timezone.utc).timestamp()
 
 
@@ -49,7 +49,11 @@ class Clock:
         return rfc3339(self.wall())
 
     def synced(self) -> bool:
-        """Whether the wall clock is believable: systemd-timesyncd says so, or the year is."""
+        """Whether the wall clock follows a time source, as the kernel says."""
+        return self.plausible() and kernel_clock_synced()
+
+    def plausible(self) -> bool:
+        """Whether the wall clock has ever been set: a board without RTC starts in 1970 or at its image's date."""
         return self.wall() >= _EARLIEST_TRUE
 
     def instant(self, monotonic_ns: Optional[int] = None) -> Instant:

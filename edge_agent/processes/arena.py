@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Sequence, Tuple
 
 from edge_agent.domain.clock import Clock
-from edge_agent.errors import ArenaFull, ChildGone, PayloadTooLarge
+from edge_agent.errors import ArenaFull, ChildGone, EdgeAgentError, PayloadTooLarge
 from edge_agent.processes.lease import SlotLease
 from edge_agent.processes.segment import PAGE, Segment, SizeClass, size_classes
 
@@ -231,13 +231,20 @@ class Arena:
         """Gives the first in the queue what they wait for, as far as the budget reaches."""
         while self._waiters:
             waiter = self._waiters[0]
-            if waiter.granted.done():
-                self._waiters.popleft()
-                continue
-            if self._charged + self._charge(waiter.wants) > self.max_bytes:
+            if not waiter.granted.done() and not self._grant(waiter):
                 return
             self._waiters.popleft()
+
+    def _grant(self, waiter: _Waiter) -> bool:
+        """Gives the wants, or the reason why they can never be had any more; False when they must wait on."""
+        try:
+            if self._charged + self._charge(waiter.wants) > self.max_bytes:
+                return False
+        except EdgeAgentError as error:  # a reserve or an abandoned segment has taken what was still possible when it asked
+            waiter.granted.set_exception(error)
+        else:
             waiter.granted.set_result(self._take(waiter.wants))
+        return True
 
     def _give_up(self, waiter: _Waiter, timeout_s: float) -> None:
         if waiter.granted.done():
