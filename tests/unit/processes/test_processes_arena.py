@@ -385,10 +385,10 @@ def test_the_mapping_is_shared_with_whoever_maps_the_descriptor(arena: Arena) ->
 async def test_what_makes_one_waiter_s_want_impossible_is_told_to_that_waiter_only(arena: Arena) -> None:
     segment = arena.segment("one")
     (held,) = await arena.acquire([(segment, MIB // 2)], 1.0)
-    large = asyncio.ensure_future(arena.acquire([(segment, 3 * MIB // 4)], 30.0))
+    large = asyncio.ensure_future(arena.acquire([(segment, 7 * MIB // 8)], 30.0))
     small = asyncio.ensure_future(arena.acquire([(segment, PAGE)], 30.0))
     await asyncio.sleep(0)
-    arena.segment("camera", reserve_bytes=MIB // 2)
+    arena.segment("camera", reserve_bytes=MIB // 4)
     held.release()  # whoever releases must not hear of the other's trouble
     with pytest.raises(PayloadTooLarge):
         await asyncio.wait_for(large, 5)
