@@ -7,12 +7,13 @@ import json
 import subprocess
 
 from tests.agent_process import AgentProcess
+from tests.serving_rig import add_model
 
 OPEN = 'host = "0.0.0.0"\n'
 
 
 def test_a_host_other_than_loopback_needs_a_token_first(tmp_path):
-    (tmp_path / "models").mkdir()
+    add_model(tmp_path / "models", "add", "add_one.onnx")
     agent = AgentProcess(tmp_path, tmp_path / "models", http=OPEN)
     refused = agent.cli("run")
     assert refused.returncode == 78
@@ -39,8 +40,15 @@ def test_a_host_other_than_loopback_needs_a_token_first(tmp_path):
         )
         assert json.loads(asked.stdout)["agent"]["id"] == "box"
         assert agent.cli("events", "--format", "json").returncode == 0
+        models = agent.cli("models", "list")
+        assert models.returncode == 0, models.stderr
+        assert "add" in models.stdout
+        assert json.loads(agent.cli("models", "show", "add").stdout)["inputs"][0]["name"] == "x"
+        refused = agent.cli("models", "show", "absent")
+        assert (refused.returncode, "absent" in refused.stderr) == (1, True)
         device = agent.cli("token", "add", "cam-7", "--role", "device").stdout.strip()
         assert agent.get("/api/status", Authorization="Bearer " + device)[0] == 403
         assert agent.cli("token", "revoke", "boss").returncode == 0
         assert agent.get("/api/status", Authorization="Bearer " + token)[0] == 401
     assert token not in agent.log.read_text()
+    assert agent.cli("models", "list").returncode == 75
