@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from typing import List, Tuple, Type
+from typing import AsyncIterator, List, Tuple, Type
 
 import pytest
 
@@ -13,6 +13,9 @@ from edge_agent.api.answers import choose_coding, coded_response
 from edge_agent.api.bodies import BodyMemory
 from edge_agent.api.middleware import status_of
 from edge_agent.api.multipart import boundary_of, first_file
+from edge_agent.cameras.bodies import BodyChild
+from edge_agent.domain.clock import Clock
+from edge_agent.processes.arena import Arena
 
 CODINGS = [
     ("", "identity"),
@@ -30,25 +33,41 @@ CODINGS = [
 ]
 
 
+@pytest.fixture
+async def bodies() -> AsyncIterator[BodyChild]:
+    arena = Arena(1 << 20)
+    child = BodyChild(arena, Clock())
+    yield child
+    await child.stop()
+    arena.close()
+
+
 @pytest.mark.parametrize(("accepted", "coding"), CODINGS)
 def test_coding_of_the_answer_is_the_one_liked_best(accepted: str, coding: str) -> None:
     assert choose_coding(accepted) == coding
 
 
 @pytest.mark.parametrize("size", [1_000, 200_000])
-async def test_large_and_small_answers_are_compressed_to_the_same_bytes(size: int) -> None:
+async def test_large_and_small_answers_are_compressed_to_the_same_bytes(bodies: BodyChild, size: int) -> None:
     body = bytes(size)
-    packed = await coded_response(body, "application/json", {"A": "b"}, "gzip")
-    assert isinstance(packed.body, bytes)
+    packed = await coded_response(body, "application/json", {"A": "b"}, "gzip", bodies)
+    assert isinstance(packed.body, (bytes, bytearray))
     assert gzip.decompress(packed.body) == body
     assert (packed.headers["Content-Encoding"], packed.headers["A"]) == ("gzip", "b")
-    other = await coded_response(body, "application/json", {}, "deflate")
-    assert isinstance(other.body, bytes)
+    other = await coded_response(body, "application/json", {}, "deflate", bodies)
+    assert isinstance(other.body, (bytes, bytearray))
     assert zlib.decompress(other.body) == body
 
 
-async def test_tiny_answer_is_not_worth_compressing() -> None:
-    assert "Content-Encoding" not in (await coded_response(b"{}", "application/json", {}, "gzip")).headers
+async def test_tiny_answer_is_not_worth_compressing(bodies: BodyChild) -> None:
+    assert "Content-Encoding" not in (await coded_response(b"{}", "application/json", {}, "gzip", bodies)).headers
+
+
+async def test_answer_that_cannot_be_compressed_now_is_sent_as_it_is(bodies: BodyChild) -> None:
+    await bodies.stop()
+    plain = await coded_response(bytes(200_000), "application/json", {"A": "b"}, "gzip", bodies)
+    assert plain.body == bytes(200_000)
+    assert "Content-Encoding" not in plain.headers
 
 
 FORMS = [
