@@ -111,6 +111,13 @@ HOUSE: Dict[str, Code] = {
         "Nothing to do after a start; if it repeats, check the time service.",
         "启动后出现属正常；如果反复发生，请检查时间同步服务。",
     ),
+    "agent.not_running": code(
+        "No agent answers there.",
+        "没有代理程序在那里响应。",
+        "Start it (systemctl start edge-agent, or edge-agent run), or check --url.",
+        "请启动代理程序（systemctl start edge-agent 或 edge-agent run），或检查 --url。",
+    ),
+    "agent.refused": code("The agent refused.", "代理程序拒绝了该请求。"),
     "clock.synced": code("The wall clock is right again.", "系统时钟已同步。"),
     "clock.unsynced": code(
         "The wall clock has not been set: times of rows are corrected when it is.",
