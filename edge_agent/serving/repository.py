@@ -69,7 +69,7 @@ def _entry(repository: Path, directory: Path) -> ModelEntry:
     try:
         config = load_model_config(directory)
         versions = _versions(repository, directory, config)
-    except errors.ConfigError as error:
+    except (errors.ConfigError, OSError) as error:
         return ModelEntry(name, directory, empty, (), str(error))
     if not versions:
         return ModelEntry(name, directory, config, (), "no version folder (1, 2, ...) with a model file in %s" % directory)
