@@ -15,6 +15,7 @@ from edge_agent.domain.clock import Clock
 from edge_agent.domain.frames import FilledFrame, Preprocess
 from edge_agent.domain.requests import InferResponse
 from edge_agent.domain.results import Detection, Result
+from edge_agent.domain.status import PartStatus, State
 from edge_agent.pipelines.pace import Pace, Rate
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.detect import picture_request, to_source
@@ -74,19 +75,30 @@ class CameraPipeline:
         self._seen: Optional[Seen] = None
         self._last_sequence = 0
         self._skipped = 0  #: of the camera's count, told to the metrics
-        self._tasks = Tasks()
+        self._no_model_since = ""  #: RFC 3339 UTC; empty while the model takes frames
+        self._running = False
+        self._tasks = Tasks(self._failed)
 
     async def start(self) -> None:
         """Opens the camera and begins to pull; the camera's own state tells how that goes."""
         await self._camera.start()
+        self._running = True
         self._tasks.spawn(self._run(), "camera:" + self.name)
 
     async def stop(self) -> None:
         """Ends the loop, then the child."""
+        self._running = False
         await self._tasks.stop()
         await self._camera.stop()
 
-    async def _run(self) -> None:
+    def _failed(self, error: BaseException) -> None:
+        """Something that nobody foresaw, logged by now, has ended the loop: the camera goes on all the same."""
+        self._metrics.camera_frames(self.name, "failed")
+        if self._running:
+            self._tasks.spawn(self._run(_RETRY_S), "camera:" + self.name)
+
+    async def _run(self, pause_s: float = 0.0) -> None:
+        await asyncio.sleep(pause_s)
         while True:
             try:
                 await self._one_frame()
@@ -98,19 +110,30 @@ class CameraPipeline:
                 await asyncio.sleep(_RETRY_S)
 
     async def _one_frame(self) -> None:
-        served = self._serving.lookup(self._section.model)
-        if served.preprocess is None or not served.decodes:
-            raise errors.InvalidRequest("model '%s' takes no pictures: its config has no [image] and [decode]" % served.name)
+        served, preprocess = self._served()
         await self._wait_for_room(served)
-        lease = (await self._arena.acquire([(self._camera.segment, served.preprocess.nbytes)], _SLOT_WAIT_S))[0]
+        lease = (await self._arena.acquire([(self._camera.segment, preprocess.nbytes)], _SLOT_WAIT_S))[0]
         try:
-            frame = await self._fill(lease, served.preprocess)
+            frame = await self._fill(lease, preprocess)
             await self._serving.share(served.name, served.version, self._camera.segment)
-            request = picture_request(served, served.preprocess, lease, source="camera/" + self.name)
+            request = picture_request(served, preprocess, lease, source="camera/" + self.name)
             response = await self._serving.infer(request)
         finally:
             lease.release()
         self._keep(frame, response)
+
+    def _served(self) -> Tuple[ServedVersion, Preprocess]:
+        """The model as it is now; notes since when there is none that takes frames."""
+        try:
+            served = self._serving.lookup(self._section.model)
+            if served.preprocess is None or not served.decodes:
+                text = "model '%s' takes no pictures: its config has no [image] and [decode]"
+                raise errors.InvalidRequest(text % served.name)
+        except errors.EdgeAgentError:
+            self._no_model_since = self._no_model_since or self._clock.now()
+            raise
+        self._no_model_since = ""
+        return served, served.preprocess
 
     async def _wait_for_room(self, served: ServedVersion) -> None:
         """Until the frame is due and the model will be free once the frame is filled."""
@@ -179,7 +202,7 @@ class CameraPipeline:
         return {
             "name": self.name,
             "title": self._section.title,
-            **self._camera.status().as_json(),
+            **self._part().as_json(),
             "model": self._section.model,
             "source": redact(self._section.source),
             "frame_age_s": self._camera.frame_age_s,
@@ -187,3 +210,11 @@ class CameraPipeline:
             "fps_inferred": self._inferred.per_second(self._clock.monotonic()),
             "skipped": self._camera.skipped,
         }
+
+    def _part(self) -> PartStatus:
+        """The camera's own state; where that is good, whether its model takes frames."""
+        part = self._camera.status()
+        if part.state is not State.OK or not self._no_model_since:
+            return part
+        args = {"camera": self.name, "model": self._section.model}
+        return PartStatus(State.DEGRADED, self._no_model_since, "camera.no_model", args)
