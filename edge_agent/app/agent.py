@@ -60,9 +60,11 @@ class Agent:
                 await self._start()
                 await stopping.wait()
             finally:
-                await self._stop()
-                if log_setup is not None:
-                    log_setup.close()
+                try:
+                    await self._stop()
+                finally:
+                    if log_setup is not None:
+                        log_setup.close()
 
     # -- start ------------------------------------------------------------------------------------------------------
 
@@ -135,12 +137,14 @@ class Agent:
         self._draining = True
         self._manager.stopping()
         await self._tasks.stop()
-        if self._running:
+        running, self._running = self._running, []
+        if not running:
+            return
+        async with contextlib.AsyncExitStack() as stack:  # backwards; an error is raised when all have been stopped
+            for part in running:
+                stack.push_async_callback(self._stop_part, part)
             self._parts.store.event("agent.stopping", code="agent.stopping")
             await self._drain()
-        for part in reversed(self._running):
-            await self._stop_part(part)
-        self._running.clear()
 
     async def _drain(self) -> None:
         """Cameras end, new requests are refused, those in flight are waited for."""

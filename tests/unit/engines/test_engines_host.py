@@ -349,6 +349,8 @@ async def test_memory_of_a_process_that_cannot_be_ended_is_not_used_again_and_co
     stand_in, owner = StandIn(), Owner()
     rig = Rig(tmp_path)
     host, arena = rig.host, rig.arena
+    stand_in.instance.close()
+    stand_in.host.close()
     stand_in.arena.close()
     stand_in.arena = arena
     stand_in.segment = host.segment
