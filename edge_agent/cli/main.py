@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -92,6 +93,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         # the reader (head, less) has seen enough; without this Python complains again when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except OSError as exc:
+        if exc.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as above
+        return _complain(["the output could not be written: %s" % exc.strerror], EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Tuple
 
@@ -14,6 +15,7 @@ from edge_agent.config.root import AgentConfig
 from edge_agent.errors import ConfigError
 
 FILE_NAME = "last-good.toml"
+_STATE_DIR_LINE = re.compile(r"""^\s*state_dir\s*=\s*(["'])([^"'\\]+)\1\s*(?:#.*)?$""", re.M)
 _HEADER = "# The last configuration that this agent started well with, kept by the agent itself.\n# original: %s\n"
 
 
@@ -80,10 +82,20 @@ def _state_dirs(path: Path, environ: Mapping[str, str]) -> List[Path]:
 
 
 def _said_by_file(path: Path) -> Any:
+    """`agent.state_dir` of the broken file; looked for line by line where the file is not even TOML."""
     layers: List[Layer] = []
     for file in [path, *sorted((path.parent / "conf.d").glob("[!.]*.toml"))]:
         try:
             layers.append(Layer(str(file), toml.read(file)))
         except ConfigError:
             continue
-    return find(merge(layers), ("agent", "state_dir"))
+    return find(merge(layers), ("agent", "state_dir")) or _state_dir_line(path)
+
+
+def _state_dir_line(path: Path) -> Optional[str]:
+    try:
+        text = path.read_text("utf-8", errors="replace")
+    except OSError:
+        return None
+    found = _STATE_DIR_LINE.search(text)
+    return found.group(2) if found else None

@@ -42,8 +42,8 @@ HOUSE: Dict[str, Code] = {
     "store.full": code(
         "The disk is full: results cannot be stored. Inference goes on.",
         "磁盘已满：结果无法存储，推理继续进行。",
-        "Make room on the disk, or lower retention_days or max_bytes in [store].",
-        "请清理磁盘，或降低 [store] 中的 retention_days 或 max_bytes。",
+        "Make room on the disk: delete other files, or set keep = \"none\" for cameras whose results nobody needs.",
+        "请清理磁盘：删除其他文件，或对不需要保存结果的摄像机设置 keep = \"none\"。",
     ),
     "store.damaged": code(
         "The database was damaged; it was set aside and a new one begun.",
@@ -74,6 +74,12 @@ HOUSE: Dict[str, Code] = {
         "访问被拒绝。",
         "Use a token whose role allows this; `edge-agent token list` shows them.",
         "请使用具有相应角色的令牌；运行 `edge-agent token list` 查看。",
+    ),
+    "access.tokens_damaged": code(
+        "The token file {path} is damaged. Until it is repaired only this machine is served, and nobody without a token.",
+        "令牌文件 {path} 已损坏。修复之前只为本机提供服务，且没有令牌一律拒绝。",
+        "Restore it from a copy, or remove it and make new tokens: edge-agent token add NAME --role admin. Then restart the agent.",
+        "请从备份恢复该文件，或删除它并新建令牌：edge-agent token add 名称 --role admin，然后重启代理程序。",
     ),
     "access.no_tokens": code(
         "There are no access tokens any more: only this machine itself is served.",

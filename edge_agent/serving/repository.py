@@ -17,6 +17,10 @@ _FILES: Dict[str, str] = {"tensorrt_plan": "model.plan", "onnxruntime_onnx": "mo
 _VERSION = re.compile(r"[1-9][0-9]{0,18}\Z")
 
 
+#: folders that file systems make by themselves
+_NOT_MODELS = ("lost+found",)
+
+
 @dataclass(frozen=True)
 class VersionEntry:
     """One version's file."""
@@ -56,7 +60,7 @@ def _model_directories(repository: Path) -> Iterator[Path]:
     except OSError as error:
         cure = "make the folder, or set models.repository to where your models are"
         raise errors.ConfigError([("models.repository", "%s: %s" % (repository, error.strerror), cure)]) from error
-    return (child for child in children if child.is_dir() and not child.name.startswith("."))
+    return (child for child in children if child.is_dir() and not child.name.startswith(".") and child.name not in _NOT_MODELS)
 
 
 def _entry(repository: Path, directory: Path) -> ModelEntry:

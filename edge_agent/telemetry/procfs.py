@@ -72,6 +72,16 @@ def memory_bytes(root: Path = Path("/")) -> Dict[str, Optional[int]]:
 
 
 def rss_bytes() -> Optional[int]:
-    """Resident bytes of this process."""
+    """Resident bytes of this process; shared memory (the tensor arena's pages) is not counted."""
     words = (read_text(Path("/proc/self/statm")) or "").split()
-    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 else None
+    if len(words) < 3:
+        return None
+    return (int(words[1]) - _shared_memory_pages()) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _shared_memory_pages() -> int:
+    """Resident pages of shared memory (kernel 4.5); 0 where the kernel does not tell."""
+    for line in (read_text(Path("/proc/self/status")) or "").splitlines():
+        if line.startswith("RssShmem:"):
+            return int(line.split()[1]) * 1024 // os.sysconf("SC_PAGE_SIZE")
+    return 0

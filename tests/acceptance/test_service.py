@@ -61,8 +61,7 @@ def test_check_says_every_fault_at_once_and_answers_78(tmp_path):
 )
 def test_a_broken_file_after_a_good_start_runs_the_last_good_one_and_says_so(tmp_path, broken):
     add_model(tmp_path / "models", "add", "add_one.onnx")
-    environ = {"STATE_DIRECTORY": str(tmp_path / "state")}  # as systemd does: a file that cannot be read hides it
-    with AgentProcess(tmp_path, tmp_path / "models", environ=environ) as agent:
+    with AgentProcess(tmp_path, tmp_path / "models") as agent:
         assert agent.status()["agent"]["safe_mode"] is False
     agent.config.write_text(agent.config.read_text() + broken)
     with agent:

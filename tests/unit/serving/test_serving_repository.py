@@ -103,6 +103,12 @@ def test_a_folder_that_the_agent_may_not_read_is_a_fault_of_its_own(tmp_path):
     assert entries["good"].fault == ""
 
 
+def test_what_a_file_system_makes_by_itself_is_no_model(tmp_path):
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".git").mkdir()
+    assert scan([tmp_path]) == []
+
+
 def test_a_folder_whose_name_cannot_be_a_models_is_a_fault_of_its_own(tmp_path):
     model(tmp_path, "käse und brot", "1")
     assert "is not a model name" in found(tmp_path)["käse und brot"].fault
