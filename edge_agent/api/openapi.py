@@ -13,9 +13,10 @@ _QUERY: Dict[str, Dict[str, Any]] = {
     "until": {"type": "string", "description": "like since"},
     "source": {
         "type": "string",
-        "description": "camera/NAME, http/NAME, mqtt/MODEL; with detect: keep the result under this name",
+        "description": "camera/NAME, http/NAME, mqtt/MODEL; of events camera/NAME or a subject, of logs a logger; "
+        "with detect: keep the result under this name",
     },
-    "model": {"type": "string"},
+    "model": {"type": "string", "description": "NAME; of events also NAME/VERSION; log lines have none"},
     "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
     "cursor": {"type": "string", "description": "`next` of the page before"},
     "boxes": {"type": "string", "enum": ["0", "1"], "description": "1 draws what was seen"},

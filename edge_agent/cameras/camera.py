@@ -25,6 +25,7 @@ from edge_agent.errors import (
     SourceUnavailable,
 )
 from edge_agent.processes.arena import Arena, Segment
+from edge_agent.telemetry.redaction import redact
 
 
 class Camera:
@@ -148,4 +149,4 @@ class Camera:
             raise self._unavailable(str(error)) from error
 
     def _unavailable(self, why: str) -> SourceUnavailable:
-        return SourceUnavailable("camera %s gives no picture: %s" % (self.options.name, why))
+        return SourceUnavailable("camera %s gives no picture: %s" % (self.options.name, redact(why)))

@@ -7,7 +7,7 @@ import random
 from typing import Any, Callable, Dict, Mapping, Optional
 
 from edge_agent.cameras.liveness import UNSUPPORTED, Liveness, Phase, Step, Verdict
-from edge_agent.cameras.options import CameraOptions, redact
+from edge_agent.cameras.options import CameraOptions
 from edge_agent.cameras.vision_child import VisionChild
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import PartStatus, State
@@ -15,6 +15,7 @@ from edge_agent.errors import ChildError, ChildRefused, EdgeAgentError
 from edge_agent.processes.arena import Arena
 from edge_agent.processes.backoff import Backoff
 from edge_agent.processes.child import ChildSpec
+from edge_agent.telemetry.redaction import redact
 
 BACKOFF_FIRST_S, BACKOFF_CAP_S = 0.5, 7.0
 ANSWER_S = 3.0  # a vision child that works answers well within this, waiting not counted
@@ -80,7 +81,7 @@ class SourceKeeper:
     def status(self) -> PartStatus:
         """The state that was last told to `on_change`, with the code that says why."""
         said, options = self._said, self._options
-        args = {"camera": options.name, "source": redact(options.source), "text": said.text} if said.code else {}
+        args = {"camera": options.name, "source": redact(options.source), "text": redact(said.text)} if said.code else {}
         return PartStatus(_STATES.get(said.code, State.FAILED), self._since, said.code, args)
 
     async def until_live(self, wait_s: float) -> bool:

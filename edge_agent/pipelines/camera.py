@@ -9,7 +9,6 @@ from typing import Any, Callable, Dict, Optional, Protocol, Tuple
 
 from edge_agent import errors
 from edge_agent.cameras.camera import Camera
-from edge_agent.cameras.options import redact
 from edge_agent.config.cameras import CameraSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.frames import FilledFrame, Preprocess
@@ -22,6 +21,7 @@ from edge_agent.serving.detect import picture_request, to_source
 from edge_agent.serving.serving import Serving
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
+from edge_agent.telemetry.redaction import redact
 from edge_agent.telemetry.tasks import Tasks
 
 _log = logging.getLogger(__name__)

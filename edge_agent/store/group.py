@@ -11,7 +11,7 @@ from peewee import DatabaseError, SqliteDatabase
 from edge_agent.errors import StoreError
 from edge_agent.store.inbox import Batch, PendingResult
 from edge_agent.store.logtable import LogTable
-from edge_agent.store.rows import as_json, clean, request_row, result_row
+from edge_agent.store.rows import as_json, clean, request_row, result_row, shown
 from edge_agent.store.sampling import CountedRequest
 from edge_agent.store.schema import raw, sequences
 from edge_agent.store.tables import Event, ModelVersion, RequestLog, Result, insert_sql
@@ -155,6 +155,6 @@ def model_version_row(
         "state": state,
         "loaded_at": loaded_at,
         "load_ms": load_ms,
-        "error": clean(error),
+        "error": shown(error),
         "metrics": as_json(metrics),
     }

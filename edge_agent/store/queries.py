@@ -19,28 +19,47 @@ Page = Tuple[List[Dict[str, Any]], Optional[str]]  #: rows with the table's colu
 
 LIMIT_MAX = 1000
 _LAST_MOMENT = "9999"
-_Filters = Sequence[Tuple[str, str]]
+_Filter = Tuple[str, List[str]]  #: a condition and its values
 
 
 def results(
     db: Db, since: str = "", until: str = "", source: str = "", model: str = "", limit: int = 100, cursor: str = ""
 ) -> Page:
     """Kept results. `since` and `until` take RFC 3339 or 15m, 1h, 2d; empty is no bound."""
-    return _page(db, "result", "captured_at", since, until, (("source", source), ("model", model)), limit, cursor)
+    return _page(db, "result", "captured_at", since, until, _equal(source=source, model=model), limit, cursor)
 
 
 def requests(
     db: Db, since: str = "", until: str = "", source: str = "", model: str = "", limit: int = 100, cursor: str = ""
 ) -> Page:
     """Served and refused requests."""
-    return _page(db, "request_log", "received_at", since, until, (("source", source), ("model", model)), limit, cursor)
+    return _page(db, "request_log", "received_at", since, until, _equal(source=source, model=model), limit, cursor)
 
 
 def events(
     db: Db, since: str = "", until: str = "", source: str = "", model: str = "", limit: int = 100, cursor: str = ""
 ) -> Page:
-    """Events; source and model are both looked for in `subject`."""
-    return _page(db, "event", "at", since, until, (("subject", source), ("subject", model)), limit, cursor)
+    """Events. `source`: camera/NAME, or a subject as it stands; `model`: NAME with all its versions, or NAME/VERSION."""
+    return _page(db, "event", "at", since, until, (*_of_source(source), *_of_model(model)), limit, cursor)
+
+
+def _of_source(source: str) -> List[_Filter]:
+    """The subject of a camera's events is its bare name."""
+    if not source:
+        return []
+    area, _, name = source.partition("/")
+    if area != "camera" or not name:
+        return [('"subject" = ?', [source])]
+    return [('("subject" = ? OR ("subject" = ? AND "kind" GLOB \'camera.*\'))', [source, name])]
+
+
+def _of_model(model: str) -> List[_Filter]:
+    """The subject of a model's events is NAME/VERSION, or NAME when no version of it could be found."""
+    if not model:
+        return []
+    return [
+        ('"kind" GLOB \'model.*\' AND ("subject" = ? OR ("subject" >= ? AND "subject" < ?))', [model, model + "/", model + "0"])
+    ]
 
 
 def logs(
@@ -49,7 +68,7 @@ def logs(
     """Log lines; `source` is the logger's name."""
     if model:
         raise InvalidRequest("model: log lines name no model; leave it out")
-    return _page(db, "log", "at", since, until, (("logger", source),), limit, cursor)
+    return _page(db, "log", "at", since, until, _equal(logger=source), limit, cursor)
 
 
 def columns(db: Db, table: str) -> List[str]:
@@ -58,19 +77,19 @@ def columns(db: Db, table: str) -> List[str]:
         return [row[1] for row in connection.execute('PRAGMA table_info("%s")' % table.replace('"', '""'))]
 
 
-def _page(db: Db, table: str, at: str, since: str, until: str, filters: _Filters, limit: int, cursor: str) -> Page:
+def _equal(**values: str) -> List[_Filter]:
+    return [('"%s" = ?' % column, [value]) for column, value in values.items() if value]
+
+
+def _page(db: Db, table: str, at: str, since: str, until: str, filters: Sequence[_Filter], limit: int, cursor: str) -> Page:
     if not 1 <= limit <= LIMIT_MAX:
         raise InvalidRequest("limit: %d is not between 1 and %d" % (limit, LIMIT_MAX))
     first, last = 0, _position(cursor)
     now = Clock(boot_id="").wall()
     begin = moment(since, now, "since") if since else ""
     end = moment(until, now, "until") if until else _LAST_MOMENT
-    where: List[str] = []
-    values: List[Any] = []
-    for column, value in filters:
-        if value:
-            where.append('"%s" = ?' % column)
-            values.append(value)
+    where = [condition for condition, _ in filters]
+    values: List[Any] = [value for _, given in filters for value in given]
     with _connection(db) as connection:
         if since or until:
             first, newest = _bounds(connection, table, at, begin, end)

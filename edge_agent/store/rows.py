@@ -7,6 +7,7 @@ import math
 from typing import Any, Mapping, Tuple
 
 from edge_agent.domain.results import RequestRecord, Result
+from edge_agent.telemetry.redaction import redact
 
 #: characters kept of a text that somebody else chose the length of
 TEXT_MAX = 4000
@@ -22,6 +23,11 @@ def clean(text: str, longest: int = TEXT_MAX) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def shown(text: str) -> str:
+    """Clean text without the secrets that errors of others may quote."""
+    return clean(redact(text)) if text else text
 
 
 def integer(value: float) -> int:
@@ -94,6 +100,6 @@ def request_row(record: RequestRecord, count: int) -> Tuple[Any, ...]:
         integer(record.compute_us),
         integer(record.total_us),
         clean(record.status),
-        clean(record.error),
+        shown(record.error),
         count,
     )

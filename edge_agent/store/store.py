@@ -20,9 +20,10 @@ from edge_agent.store.inbox import Inbox, PendingResult
 from edge_agent.store.lock import lock
 from edge_agent.store.logtable import LogRow
 from edge_agent.store.reader import Reader
-from edge_agent.store.rows import as_json, clean
+from edge_agent.store.rows import as_json, clean, shown
 from edge_agent.store.sampling import CountedRequest, RequestSampler
 from edge_agent.store.writer import Health, Writer
+from edge_agent.telemetry.redaction import redact_all
 
 log = logging.getLogger(__name__)
 
@@ -172,10 +173,9 @@ class Store:
         text: str = "",
         detail: Optional[Mapping[str, Any]] = None,
     ) -> bool:
-        """Note an event (`area.what`). Never waits; False (and counted) when the queue is full."""
-        row = EventRow(
-            self._clock.now(), kind, clean(subject), clean(actor), code, as_json(args or {}), clean(text), as_json(detail or {})
-        )
+        """Note an event (`area.what`), without secrets. Never waits; False (and counted) when the queue is full."""
+        said, more = as_json(redact_all(args or {})), as_json(redact_all(detail or {}))
+        row = EventRow(self._clock.now(), kind, shown(subject), clean(actor), code, said, shown(text), more)
         return self._inbox.put_or_count("event", row)
 
     def log_row(self, level: str, logger: str, code: str, text: str) -> None:

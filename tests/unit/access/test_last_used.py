@@ -45,7 +45,10 @@ async def test_the_last_uses_are_written_at_the_stop(tokens: TokenFile) -> None:
 
 
 async def test_stop_before_start_does_nothing(tokens: TokenFile) -> None:
+    tokens.authenticate(tokens.add("a", Role.VIEWER))
+    before = tokens.path.read_bytes()
     await LastUsed(tokens).stop()
+    assert tokens.path.read_bytes() == before
 
 
 async def test_a_file_that_cannot_be_written_is_a_warning(tokens: TokenFile, caplog: pytest.LogCaptureFixture) -> None:

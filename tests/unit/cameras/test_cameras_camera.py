@@ -258,7 +258,10 @@ async def test_rtsp_over_udp_gives_frames(run_camera: Any, rtsp_server: Any) -> 
     server = rtsp_server()
     async with run_camera("rtsp://127.0.0.1:%d/stream" % server.port, transport="udp") as watched:
         first = await watched.frame(0, 20.0)
-        await watched.frame(first.sequence + 3, 20.0)
+        later = await watched.frame(first.sequence + 3, 20.0)
+        assert later.sequence > first.sequence + 3
+        assert later.captured_ns > first.captured_ns
+        assert watched.codes == [""]
 
 
 async def test_rtsp_with_a_password_opens_and_without_it_says_so(run_camera: Any, rtsp_server: Any) -> None:
@@ -284,3 +287,12 @@ async def test_stop_leaves_no_process_and_can_be_called_twice(run_camera: Any, c
         with pytest.raises(SourceUnavailable):
             await watched.camera.encode(0)
     assert arena.status()["segments"] == 0
+
+
+async def test_secrets_of_the_address_are_in_nothing_that_is_said_of_the_camera(run_camera: Any) -> None:
+    async with run_camera("http://127.0.0.1:1/video?user=a&pwd=hunter2") as watched:
+        await watched.code("camera.unreachable")
+        with pytest.raises(SourceUnavailable) as caught:
+            await watched.frame(0, 0.1)
+        assert watched.camera.status().args["source"] == "http://127.0.0.1:1/video?user=a&pwd=***"
+        assert "hunter2" not in str(watched.camera.status()) + str(caught.value)

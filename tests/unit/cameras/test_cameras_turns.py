@@ -39,6 +39,8 @@ async def test_a_turn_that_does_not_come_in_time_is_an_error_and_lets_the_next_p
     with pytest.raises(DeadlineExceeded):
         await first
     await second
+    with pytest.raises(DeadlineExceeded):  # both places are taken: the one that left has none
+        await turns.take(1, 0.01)
 
 
 async def test_too_many_waiting_are_turned_away_and_counted() -> None:
@@ -63,6 +65,8 @@ async def test_a_turn_granted_to_somebody_who_left_in_that_moment_is_not_lost() 
     with pytest.raises(asyncio.CancelledError):
         await leaving
     await turns.take(1, 1.0)
+    with pytest.raises(DeadlineExceeded):
+        await turns.take(1, 0.01)
 
 
 async def test_somebody_who_leaves_the_queue_lets_the_next_pass() -> None:
@@ -71,5 +75,8 @@ async def test_somebody_who_leaves_the_queue_lets_the_next_pass() -> None:
     leaving = asyncio.ensure_future(turns.take(2, 10.0))
     staying = asyncio.ensure_future(turns.take(1, 10.0))
     await asyncio.sleep(0)
+    assert not staying.done()
     leaving.cancel()
     await staying
+    with pytest.raises(DeadlineExceeded):
+        await turns.take(1, 0.01)

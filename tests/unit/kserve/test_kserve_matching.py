@@ -81,7 +81,8 @@ def test_inputs_in_another_order_are_taken() -> None:
 
 
 def test_half_precision_output_in_binary_passes() -> None:
-    _match(GOOD, [], parameters={"binary_data_output": True})
+    body = _match(GOOD, [], parameters={"binary_data_output": True})
+    assert (body.outputs, body.binary_default) == ((), True)  # all of them, in binary
 
 
 RAW = {

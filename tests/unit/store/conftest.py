@@ -25,7 +25,8 @@ def db_path(tmp_path):
 def make_result(clock):
     def make(**changes):
         face = Detection("face", 0.98765, (1.005, 2, 3, 4))
-        result = Result("camera/dock", "face", "1", clock.instant(), 640, 480, (face,), {"queue": 5, "infer": 900}, 1200, "r-1")
+        captured = replace(clock.instant(), clock_synced=True)  # whatever this machine's clock follows
+        result = Result("camera/dock", "face", "1", captured, 640, 480, (face,), {"queue": 5, "infer": 900}, 1200, "r-1")
         return replace(result, **changes)
 
     return make

@@ -110,6 +110,37 @@ def test_events_and_logs_are_asked_by_subject_and_logger(db_path, db):
         queries.logs(db_path, model="face")
 
 
+def test_events_of_a_model_and_of_a_camera_are_found_by_the_names_that_people_know(db_path, db):
+    rows = [
+        ("model.loaded", "face/1"), ("model.loaded", "face/2"), ("model.failed", "face"), ("model.loaded", "face_two/1"),
+        ("model.loaded", "face0/1"), ("camera.up", "face"), ("camera.up", "clip"), ("model.loaded", "clip/1"),
+        ("camera.down", "clip"), ("engine_host.up", "clip"), ("mqtt.retained_request", "camera/clip"),
+    ]  # fmt: skip
+    for kind, subject in rows:
+        Event.insert(
+            at="2026-01-01T10:00:00.000Z",
+            kind=kind,
+            subject=subject,
+            args="{}",
+            actor="self",
+            code="",
+            text="",
+            detail="{}",
+            uid="",
+        ).execute(db)
+
+    def found(**filters):
+        return [(row["kind"], row["subject"]) for row in queries.events(db_path, **filters)[0]][::-1]
+
+    assert found(model="face") == rows[:3]
+    assert found(model="face/2") == [rows[1]]
+    assert found(model="f%") == found(model="camera/clip") == found(model="fac") == []
+    assert found(source="camera/clip") == [rows[6], rows[8], rows[10]]
+    assert found(source="clip") == [rows[6], rows[8], rows[9]]
+    assert found(source="face/1") == [rows[0]]
+    assert found(source="camera/clip", model="face") == found(source="camera/") == []
+
+
 @pytest.mark.parametrize("question", [queries.results, queries.requests, queries.events, queries.logs])
 @pytest.mark.parametrize(
     ("wrong", "name"),

@@ -136,6 +136,19 @@ async def test_all_kinds_of_rows_can_be_asked_for(open_store, make_record, make_
     assert _rows(db_path, "SELECT name, state, load_ms, metrics FROM model_version") == [("face", "ready", 12, '{"p50_ms":3}')]
 
 
+async def test_secrets_that_errors_quote_are_not_kept(open_store, make_record, db_path):
+    store = await open_store()
+    said = "cannot open http://10.0.0.5/video?user=a&pwd=hunter2"
+    store.event("config.rejected", "rtsp://a:hunter2@h", args={"text": said, "more": [said]}, text=said, detail={"x": said})
+    store.request_done(make_record(status="request.invalid", error=said))
+    store.model_version("face", "1", error=said)
+    await store.stop()
+    with contextlib.closing(sqlite3.connect(str(db_path))) as connection:
+        dump = "\n".join(connection.iterdump())
+    assert dump.count("http://10.0.0.5/video?user=a&pwd=***") == 6
+    assert "hunter2" not in dump
+
+
 async def test_logs_may_come_from_any_thread_and_before_the_start(open_store, clock, db_path, until):
     store = await open_store()
     threads = [threading.Thread(target=store.log_row, args=("error", "t", "", str(n))) for n in range(8)]

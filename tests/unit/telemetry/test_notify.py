@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import time
 import uuid
 from pathlib import Path
 from typing import Dict, Iterator, Optional, Tuple
@@ -42,9 +44,11 @@ def test_each_call_is_one_datagram(manager: Tuple[socket.socket, str]) -> None:
 @pytest.mark.parametrize("address", ["", "/nowhere/at/all", "relative/path", "@nobody-listens-here", "/a\0b"])
 def test_no_manager_is_no_error(address: str) -> None:
     service = ServiceManager({"NOTIFY_SOCKET": address} if address else {})
+    open_before = len(os.listdir("/proc/self/fd"))
     service.ready("x")
     service.watchdog()
     service.stopping()
+    assert len(os.listdir("/proc/self/fd")) == open_before
 
 
 def test_a_manager_that_does_not_read_does_not_block_the_agent(tmp_path: Path) -> None:
@@ -52,8 +56,21 @@ def test_a_manager_that_does_not_read_does_not_block_the_agent(tmp_path: Path) -
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(name)
         service = ServiceManager({"NOTIFY_SOCKET": name})
+        started = time.monotonic()
         for _ in range(2000):
             service.watchdog()
+        assert time.monotonic() - started < 5
+        listening.setblocking(False)
+        assert listening.recv(4096) == b"WATCHDOG=1"
+        service.ready()
+        heard = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                heard.append(listening.recv(4096))
+        assert set(heard) <= {b"WATCHDOG=1", b"READY=1"}
+        assert len(heard) < 2000  # the rest was dropped, not kept for later
+        service.stopping()
+        assert listening.recv(4096) == b"STOPPING=1"  # who reads again is told again
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,20 @@ async def test_a_writer_that_does_not_move_starves_it(manager: Tuple[socket.sock
     assert _heard(listening) == [b"WATCHDOG=1"]
 
 
-async def test_nobody_is_fed_where_nobody_watches() -> None:
-    def asked() -> int:
-        raise AssertionError("nobody watches")
+async def test_nobody_is_fed_where_nobody_watches(tmp_path: Path) -> None:
+    asked: List[int] = []
 
-    watchdog = Watchdog(ServiceManager({}), asked)
-    await watchdog.start()
-    await asyncio.sleep(0.01)
-    await watchdog.stop()
+    def progress() -> int:
+        asked.append(1)
+        return len(asked)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.setblocking(False)
+        listening.bind(str(tmp_path / "notify"))
+        watchdog = Watchdog(ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "notify")}), progress)  # without WATCHDOG_USEC
+        await watchdog.start()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await watchdog.stop()
+        assert _heard(listening) == []
+    assert asked == []
