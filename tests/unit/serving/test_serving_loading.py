@@ -134,7 +134,7 @@ async def test_serving_may_be_stopped_at_any_moment_of_its_start(tmp_path, steps
 async def test_a_model_of_hundreds_of_small_requests_at_once_refuses_none_of_them(tmp_path):
     """A message to the host has room for some hundreds; a batch of more is made of several."""
     add_model(
-        tmp_path, "add", "add_one.onnx", "max_batch_size = 2048\n[dynamic_batching]\nmax_queue_delay_microseconds = 50000\n"
+        tmp_path, "add", "add_one.onnx", "max_batch_size = 2048\n[dynamic_batching]\nmax_queue_delay_microseconds = 500000\n"
     )
     async with running(tmp_path) as rig:
         asked = [rig.ask("add", numpy.full((1, 4), n, numpy.float32)) for n in range(1000)]
