@@ -27,8 +27,8 @@ EdgeAgentError
         Forbidden             a token whose role does not allow this
     CameraError               SourceUnavailable: no picture to be had
     BrokerError               MQTT connection or publish
-    ListenError               an address that the agent should serve cannot be had
         PublishRefused        the broker does not take this message, now or later
+    ListenError               an address that the agent should serve cannot be had
     StoreError                the database
         StoreFull             no room on disk for the row
 """

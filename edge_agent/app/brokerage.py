@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from edge_agent import __version__
+from edge_agent.cameras.bodies import BodyChild
 from edge_agent.config.mqtt import MqttSection
 from edge_agent.config.secret import read_secret
+from edge_agent.domain import codes
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.results import Result
 from edge_agent.mqtt.connection import BrokerConnection
@@ -18,12 +20,20 @@ from edge_agent.serving.detect import Detector
 from edge_agent.serving.serving import Serving
 from edge_agent.store.store import Store
 
+_LEAST_INBOX = 1000  #: messages; what the broker may send before the first acknowledgement fits in any case
+
 
 def make(
-    section: MqttSection, agent: AgentInfo, serving: Serving, detector: Detector, store: Store, clock: Clock
+    section: MqttSection,
+    agent: AgentInfo,
+    serving: Serving,
+    detector: Detector,
+    bodies: BodyChild,
+    store: Store,
+    clock: Clock,
 ) -> MqttPipeline:
     """The pipeline with its connection; ConfigError when the password cannot be read."""
-    prefix = section.prefix.replace("{id}", agent.id)
+    prefix = section.expand(section.prefix, agent.id)
     connection = BrokerConnection(_options(section, prefix, agent), clock)
     return MqttPipeline(
         connection,
@@ -31,10 +41,12 @@ def make(
         agent,
         serving,
         detector,
+        bodies,
         store,
         section.max_payload_bytes,
         clock,
         receive_maximum=section.receive_maximum,
+        dedupe_s=section.dedupe_s,
         live_max_age_s=section.live_max_age_s,
         heartbeat_s=section.heartbeat_s,
     )
@@ -50,7 +62,7 @@ def _options(section: MqttSection, prefix: str, agent: AgentInfo) -> BrokerOptio
     return BrokerOptions(
         host=section.host,
         port=section.port,
-        client_id=section.client_id.replace("{id}", agent.id),
+        client_id=section.expand(section.client_id, agent.id),
         username=section.username,
         password="" if section.password_file is None else read_secret(section.password_file),
         tls=section.tls,
@@ -60,6 +72,7 @@ def _options(section: MqttSection, prefix: str, agent: AgentInfo) -> BrokerOptio
         version=section.version,
         keepalive_s=section.keepalive_s,
         receive_maximum=section.receive_maximum,
+        max_inbox=max(_LEAST_INBOX, section.receive_maximum),
         will_topic=will_topic,
         will_payload=will_payload,
     )
@@ -67,6 +80,12 @@ def _options(section: MqttSection, prefix: str, agent: AgentInfo) -> BrokerOptio
 
 def _text(path: Optional[Path]) -> str:
     return "" if path is None else str(path)
+
+
+def tell_event(mqtt: MqttPipeline, event: Mapping[str, Any]) -> None:
+    """An event of the agent for who listens now, with its code in words."""
+    code, args = event["code"], event["args"]
+    mqtt.publish_event({**event, "reason": codes.reason(code, args), "cure": codes.cure(code, args)})
 
 
 def tell_result(mqtt: MqttPipeline, camera: str, result: Result) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Protocol
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol
 
 from edge_agent import __version__
 from edge_agent.access.gate import Gate, is_loopback
@@ -73,7 +73,7 @@ class Parts:
         self.lag = LoopLag()
         self.metrics = Metrics(self.lag)
         self.arena = Arena(config.arena.max_bytes)
-        self.store = Store(self._store_options(reader.serial), clock)
+        self.store = Store(self._store_options(reader.serial), clock, self._publish_event)
         self.device = DeviceSampler(reader)
         self.images = ImageChild(self.arena, clock, config.vision.python)
         self.bodies = BodyChild(self.arena, clock, config.vision.python)
@@ -82,7 +82,7 @@ class Parts:
         self.mqtt: Optional[MqttPipeline] = None
         if config.mqtt is not None:
             agent = brokerage.info(self.agent_id, config.agent.title)
-            self.mqtt = brokerage.make(config.mqtt, agent, self.serving, self.detector, self.store, clock)
+            self.mqtt = brokerage.make(config.mqtt, agent, self.serving, self.detector, self.bodies, self.store, clock)
         self.cameras: Dict[str, CameraPipeline] = {section.name: self._camera(section) for section in config.cameras}
         self.last_used = LastUsed(tokens)
         self.watchdog = Watchdog(manager, self.store.progress)
@@ -162,6 +162,10 @@ class Parts:
             python=self.config.vision.python,
             reserve_bytes=min(_CAMERA_RESERVE_BYTES, share),
         )
+
+    def _publish_event(self, event: Mapping[str, Any]) -> None:
+        if self.mqtt is not None:
+            brokerage.tell_event(self.mqtt, event)
 
     def _publish_result(self, camera: str, result: Result) -> None:
         if self.mqtt is not None:

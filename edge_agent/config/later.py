@@ -40,7 +40,6 @@ LATER: Tuple[Later, ...] = (
     Later(("cameras", "*", "tracker"), "tracking", off=(False,), default=(True,)),
     Later(("cameras", "*", "recorder_s"), "the flight recorder", off=(0,)),
     Later(("mqtt", "share_group"), "shared subscriptions", off=("",)),
-    Later(("mqtt", "dedupe_s"), "recognising repeated requests", off=(0,), default=(3600,)),
     Later(("mqtt", "commands"), "commands by MQTT", off=([],)),
     Later(("mqtt", "home_assistant"), "Home Assistant discovery", switch="enabled"),
     Later(("mqtt", "routes"), "routes of devices with topics of their own", off=([],)),

@@ -44,6 +44,9 @@ class MqttSection(Section):
     max_payload_bytes: int = Field(
         16_777_216, ge=1024, le=268_435_455, description="larger requests are answered with an error"
     )
+    dedupe_s: Seconds = Field(
+        3600.0, description="a request that comes again within this gets the answer it had, without a second run; 0: never"
+    )
     live_max_age_s: Seconds = Field(
         60.0, description="camera results older than this are not published as if they were now; 0: no bound"
     )

@@ -131,6 +131,12 @@ SOURCES: Dict[str, Code] = {
         "See the state of MQTT for the cause.",
         "原因请查看 MQTT 的状态。",
     ),
+    "mqtt.failed": code(
+        "A part of MQTT met an error of the agent's own; the agent connects again.",
+        "MQTT 部分出现程序内部错误，正在重新连接。",
+        "See the log; please report it.",
+        "请查看日志并反馈此问题。",
+    ),
     "mqtt.retained_request": code(
         "A retained message lies on a request topic; it is never answered.",
         "请求主题上存在保留消息，不会对其应答。",

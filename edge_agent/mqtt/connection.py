@@ -159,12 +159,9 @@ class BrokerConnection:
         if link is None:
             return
         self.connects += 1
-        _log.info(
-            "connected to the MQTT broker at %s:%s",
-            self._options.host,
-            self._options.port,
-            extra={"action": "mqtt.connected", "version": link.version, "session_present": session_present},
-        )
+        session = "with the session it kept" if session_present else "in a new session"
+        where = (self._options.host, self._options.port, link.version, session)
+        _log.info("connected to the MQTT broker at %s:%s, MQTT %s, %s", *where, extra={"code": "mqtt.up"})
         self._subscriptions.forget_answers()
         self._ask_subscriptions(link)
         self._show_connected()
@@ -193,7 +190,7 @@ class BrokerConnection:
             try:
                 delay = await self._one_link()
             except Exception:  # noqa: BLE001  the supervisor of the link: a fault of ours must not end MQTT for good
-                _log.exception("the MQTT connection met an error", extra={"action": "mqtt.supervisor_error"})
+                _log.exception("the MQTT connection met an error", extra={"code": "mqtt.failed"})
                 delay = self._retry.failed()
             await asyncio.sleep(delay)
 
@@ -215,7 +212,7 @@ class BrokerConnection:
             self._link = None
             link.release()
             self._forget(link)
-        ending = self._ending(link, silent)
+        ending = self._ending(link, silent or link.overrun or None)
         if ending.failure is not None and not self._stopping:
             self._set_status(State.FAILED, ending.failure)
         return ending.delay_s
@@ -244,9 +241,9 @@ class BrokerConnection:
             return
         self._subscriptions.asked(mid, filters, self._clock.monotonic())
 
-    def _ending(self, link: Link, silent: Optional[str]) -> Ending:
+    def _ending(self, link: Link, given_up: Optional[str]) -> Ending:
         lived_s = None if link.accepted_at is None else self._clock.monotonic() - link.accepted_at
-        return self._retry.after(LinkEnd(lived_s, link.thrown_out, link.cause, self._refusal, silent))
+        return self._retry.after(LinkEnd(lived_s, link.thrown_out, link.cause, self._refusal, given_up))
 
     def _forget(self, link: Link) -> None:
         self._connected = False
@@ -274,5 +271,5 @@ class BrokerConnection:
             return
         self._status = PartStatus(state, self._clock.now(), failure.code, failure.args)
         if failure.code and failure.code != "mqtt.connecting":
-            _log.warning("MQTT: %s (%s)", failure, failure.code, extra={"action": failure.code})
+            _log.warning("MQTT: %s (%s)", failure, failure.code, extra={"code": failure.code})
         self._on_change(self._status)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import ssl
-from collections import deque
-from typing import Any, Callable, Deque, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Optional, Protocol, Sequence, Tuple
 
 import paho.mqtt.client as paho
 from paho.mqtt import MQTTException
@@ -16,12 +15,12 @@ from paho.mqtt.reasoncodes import ReasonCode
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.mqtt import packets, protocol
+from edge_agent.mqtt.inbox import Inbox
 from edge_agent.mqtt.message import Message, PublishProperties
 from edge_agent.mqtt.network import NetworkClient
 from edge_agent.mqtt.options import BrokerOptions
 from edge_agent.mqtt.tls import tls_context
 
-_MAX_INBOX = 256  #: QoS 0 messages between the thread and the loop; more are dropped and counted
 FIRST_INFLIGHT = 10  #: QoS 1 messages of ours on the wire before we know what the broker allows (the least seen in the wild)
 _MAX_INFLIGHT = 20
 _PACKET_OVERHEAD = 1024  #: header and properties of what we publish, generously
@@ -61,10 +60,11 @@ class Link:
         self._loop: asyncio.AbstractEventLoop
         self._ended: asyncio.Event
         self._client: Optional[NetworkClient] = None
-        self._inbox: Deque[Message] = deque()
+        self._inbox = Inbox(options.max_inbox, options.max_inbox_bytes)
         self.cause: Optional[BaseException] = None  #: what ended the thread, if an exception did
         self.accepted_at: Optional[float] = None
         self.thrown_out = False  #: the broker ended it: by DISCONNECT (MQTT 5) or by closing
+        self.overrun = ""  #: why the thread itself cut the connection: QoS 1 messages found the inbox full
         self.dropped = 0  #: QoS 0 messages that found the inbox full
         self.unreadable = 0  #: messages with a topic that is no UTF-8
         self.max_packet_bytes = 268_435_455  #: what the broker takes
@@ -187,19 +187,29 @@ class Link:
     def _on_disconnect(self, client: Any, _data: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
         self.thrown_out = not client.given_up and str(reason) != "Keep alive timeout"
 
-    def _on_message(self, client: paho.Client, _data: Any, raw: paho.MQTTMessage) -> None:
+    def _on_message(self, client: Any, _data: Any, raw: paho.MQTTMessage) -> None:
+        if client.given_up:
+            return  # what was on its way when the connection was cut; it comes again
         try:
             topic = raw.topic
         except UnicodeDecodeError:
             self.unreadable += 1
             client.ack(raw.mid, raw.qos)
             return
-        if raw.qos == 0 and len(self._inbox) >= _MAX_INBOX:
-            self.dropped += 1
+        if not self._inbox.has_room(raw.qos, len(raw.payload)):
+            self._no_room(raw.qos)
             return
         acknowledge = functools.partial(self._ack, raw.mid) if raw.qos else bool
-        self._inbox.append(packets.message(topic, raw, self._clock.monotonic(), acknowledge))
+        self._inbox.put(packets.message(topic, raw, self._clock.monotonic(), acknowledge))
         self._post(self._deliver)
+
+    def _no_room(self, qos: int) -> None:
+        """QoS 0 is dropped; QoS 1 must not be: unacknowledged, the broker keeps it for the next connection."""
+        if qos == 0:
+            self.dropped += 1
+            return
+        self.overrun = "messages came faster than the agent takes them"
+        self.cut()
 
     def _on_publish(self, _client: Any, _data: Any, mid: int, reason: ReasonCode, _properties: Any) -> None:
         self._post(self._tell, self._owner.link_sent, mid, str(reason) if reason.is_failure else "")
@@ -220,7 +230,7 @@ class Link:
         self._tell(self._owner.link_accepted, session_present)
 
     def _deliver(self) -> None:
-        self._tell(self._owner.link_message, self._inbox.popleft())
+        self._tell(self._owner.link_message, self._inbox.take())
 
     def _end(self, cause: Optional[BaseException]) -> None:
         self.cause = cause

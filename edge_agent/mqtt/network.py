@@ -58,7 +58,7 @@ class NetworkClient(paho.Client):
         except OSError as exc:
             cause = exc
         except Exception as exc:  # noqa: BLE001  the thread's runner: whatever a packet does, it ends here
-            _log.warning("the MQTT network thread met an error", exc_info=True, extra={"action": "mqtt.thread_error"})
+            _log.warning("the MQTT network thread met an error", exc_info=True, extra={"code": "mqtt.failed"})
             cause = exc
         finally:
             self._tell_end(cause)

@@ -28,5 +28,7 @@ class BrokerOptions:
     retry_min_s: float = 0.5
     retry_max_s: float = 30.0
     ack_timeout_s: float = 60.0  #: a broker that acknowledges nothing for so long is left and called anew
+    max_inbox: int = 1000  #: messages that came and that the loop has not taken; with more QoS 1 the connection is cut
+    max_inbox_bytes: int = 134_217_728
     max_unsent: int = 1000  #: messages handed to the broker and not yet acknowledged
     max_unsent_bytes: int = 67_108_864

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Callable, Optional, Tuple
+from typing import Optional, Tuple
 
 from edge_agent.mqtt import failures
-from edge_agent.mqtt.backoff import Backoff
 from edge_agent.mqtt.failures import Failure
 from edge_agent.mqtt.options import BrokerOptions
 from edge_agent.mqtt.protocol import VersionChoice
+from edge_agent.mqtt.redial import Redial
 
 _POISONED = 3  #: network threads in a row that died of what the stored session held
 
@@ -23,7 +23,7 @@ class LinkEnd:
     thrown_out: bool = False  #: the broker ended it
     cause: Optional[BaseException] = None  #: what ended the network thread, if an exception did
     refusal: Optional[Tuple[int, str]] = None  #: reason code and text of the broker's refusal
-    silent: Optional[str] = None  #: why we gave it up
+    given_up: Optional[str] = None  #: why we ended it ourselves
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Ending:
 class Retry:
     """Remembers enough of past connections to choose the next."""
 
-    def __init__(self, options: BrokerOptions, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, options: BrokerOptions, rng: Optional[random.Random] = None) -> None:
         self._options = options
         self._versions = VersionChoice(options.version)
-        self._backoff = Backoff(options.retry_min_s, options.retry_max_s, chance)
+        self._redial = Redial(options.retry_min_s, options.retry_max_s, rng or random.Random())
         self._deaths = 0
 
     @property
@@ -55,7 +55,7 @@ class Retry:
 
     def failed(self) -> float:
         """Seconds to wait after an attempt that did not even begin."""
-        return self._backoff.failed()
+        return self._redial.failed()
 
     def after(self, end: LinkEnd) -> Ending:
         """The next step after a connection, or the attempt at one."""
@@ -63,21 +63,21 @@ class Retry:
         self._deaths = self._deaths + 1 if broken and end.lived_s is not None else 0
         if end.lived_s is not None:
             self._versions.lost()
-            delay_s = self._backoff.lost(end.lived_s, end.thrown_out and end.silent is None)
+            delay_s = self._redial.lost(end.lived_s, end.thrown_out and end.given_up is None)
             return Ending(delay_s, self._failure(end))
         if end.refusal is not None and end.refusal[0] == failures.UNSUPPORTED_VERSION and self._versions.refused():
             return Ending(0.0, None)  # this is how `auto` finds the version
-        if end.refusal is None and end.silent is None and not isinstance(end.cause, OSError):
+        if end.refusal is None and end.given_up is None and not isinstance(end.cause, OSError):
             self._versions.hung_up()
-        return Ending(self._backoff.failed(), self._failure(end))
+        return Ending(self._redial.failed(), self._failure(end))
 
     def _failure(self, end: LinkEnd) -> Failure:
         if end.refusal is not None:
             return failures.of_refusal(self._options, *end.refusal)
-        if self._backoff.duel:
+        if self._redial.duel:
             return Failure("mqtt.client_id_taken", {"client_id": self._options.client_id})
-        if end.silent is not None:
-            return failures.unreachable(self._options, end.silent)
+        if end.given_up is not None:
+            return failures.unreachable(self._options, end.given_up)
         if end.cause is not None:
             return failures.of_exception(self._options, end.cause)
         return failures.unreachable(self._options, "the broker closed the connection")

@@ -17,14 +17,13 @@ from edge_agent.mqtt.message import Message
 from edge_agent.mqtt.topics import Topics
 from edge_agent.pipelines.mqtt_answers import Answers
 from edge_agent.pipelines.mqtt_live import LiveTopics, offline_will
-from edge_agent.pipelines.mqtt_parts import AgentInfo, Connection, Detector, Serving, Store
+from edge_agent.pipelines.mqtt_parts import AgentInfo, Bodies, Connection, Detector, Serving, Store
 from edge_agent.pipelines.mqtt_repeats import Repeats, Seen
 from edge_agent.pipelines.mqtt_request import Answer, MqttRequest, read
 from edge_agent.pipelines.mqtt_work import MqttWork
 
 _log = logging.getLogger(__name__)
 
-_DEDUPE_S = 3600.0
 _FINISH_S = 5.0  #: at stop: for requests at work and their answers
 _GOODBYE_S = 2.0
 _MAX_WAITING = 200  #: QoS 1 requests; further ones are answered with an error
@@ -43,11 +42,13 @@ class MqttPipeline:
         agent: AgentInfo,
         serving: Serving,
         detector: Detector,
+        bodies: Bodies,
         store: Store,
         max_payload_bytes: int,
         clock: Clock,
         *,
         receive_maximum: int = 20,
+        dedupe_s: float = 3600.0,
         live_max_age_s: float = 60.0,
         heartbeat_s: float = 0.0,
     ) -> None:
@@ -58,9 +59,9 @@ class MqttPipeline:
         self._clock = clock
         self._limit = receive_maximum
         self._heartbeat_s = heartbeat_s
-        self._work = MqttWork(serving, detector, store, max_payload_bytes, clock)
+        self._work = MqttWork(serving, detector, bodies, store, max_payload_bytes, clock)
         self._answers = Answers(connection)
-        self._repeats = Repeats(_DEDUPE_S)
+        self._repeats = Repeats(dedupe_s)
         self.live = LiveTopics(connection, self._topics, live_max_age_s, clock)
         self._turn: asyncio.Semaphore
         self._requests: Set[asyncio.Task[None]] = set()  #: at work, or waiting for their turn
@@ -87,9 +88,18 @@ class MqttPipeline:
         if self._heartbeat_s > 0:
             self._heart = asyncio.get_running_loop().create_task(self._beat(), name="mqtt-heartbeat")
 
+    def drain(self) -> None:
+        """Take nothing new, before models stop to serve.
+
+        QoS 1 requests that are not at work yet, and those that serving refuses from now on, are neither answered nor
+        acknowledged: the broker keeps them for the next start. Those with QoS 0 get an error.
+        """
+        self._stopping = True
+
     async def stop(self) -> None:
         """Take no more requests, finish those at work, say offline, end."""
-        self._stopping = True
+        self.drain()
+        self.live.stop()
         heart, self._heart = self._heart, None
         if heart is not None:
             heart.cancel()
@@ -170,14 +180,15 @@ class MqttPipeline:
         if seen is not None:
             self._repeated(request, seen)
             return
-        self._counts["requests"] += 1
         refusal = self._no_room(request)
         if refusal is not None:
+            self._counts["requests"] += 1
             self._counts["errors"] += 1
             self._work.refused(request, refusal, now)
             self._send(request.error(str(refusal)), Seen(now, [request.message.ack]))
             return
-        task = asyncio.get_running_loop().create_task(self._serve(request, self._repeats.begin(request, now)))
+        seen = None if self._repeats.unread(request, now) else self._repeats.begin(request, now)
+        task = asyncio.get_running_loop().create_task(self._serve(request, seen))
         self._requests.add(task)
         self._waiting_bytes += len(request.message.payload)
         task.add_done_callback(functools.partial(self._left, len(request.message.payload)))
@@ -206,16 +217,44 @@ class MqttPipeline:
         else:
             self._send(seen.answer, Seen(seen.at, [request.message.ack]))
 
-    async def _serve(self, request: MqttRequest, seen: Seen) -> None:
-        async with self._turn:
-            try:
-                answer = await self._work.answer(request)
-            except asyncio.CancelledError:  # stopped with the request at work: not acknowledged, it comes again
-                self._repeats.forget(request)
-                raise
+    async def _serve(self, request: MqttRequest, seen: Optional[Seen]) -> None:
+        if seen is None:
+            seen = await self._begin_or_repeat(request)
+            if seen is None:
+                return
+        self._counts["requests"] += 1
+        try:
+            answer = await self._in_turn(request, seen)
+        except errors.Draining:  # not acknowledged: it comes again
+            self._repeats.forget(request, seen)
+            return
+        except asyncio.CancelledError:  # as above: stopped with the request at work
+            self._repeats.forget(request, seen)
+            raise
+        finally:
+            seen.tell_named(False)
         self._repeats.done(request, seen, answer)
         self._counts["errors"] += 0 if answer.ok else 1
         self._send(answer, seen)
+
+    async def _begin_or_repeat(self, request: MqttRequest) -> Optional[Seen]:
+        """For one whose like is at work: whether it is a repeat shows when that one's body was read. None: it was."""
+        while True:
+            now = self._clock.monotonic()
+            seen = self._repeats.find(request, now)
+            if seen is not None:
+                self._repeated(request, seen)
+                return None
+            unread = self._repeats.unread(request, now)
+            if unread is None:
+                return self._repeats.begin(request, now)
+            await unread.was_read()
+
+    async def _in_turn(self, request: MqttRequest, seen: Seen) -> Answer:
+        async with self._turn:
+            if self._stopping and request.message.qos:
+                raise errors.Draining("the agent is stopping")
+            return await self._work.answer(request, seen.tell_named)
 
     def _send(self, answer: Answer, seen: Seen) -> None:
         """Publish; the request is acknowledged when its answer has arrived at the broker."""

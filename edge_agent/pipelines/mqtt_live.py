@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
+from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.results import Instant
 from edge_agent.mqtt.message import PublishProperties
@@ -14,6 +16,7 @@ from edge_agent.pipelines.mqtt_parts import AgentInfo, Connection
 
 _MAX_UNSENT = 100  #: behind so many unsent messages a live result would not be live
 _NO_AGE_EXPIRY_S = 3600
+_RETRY_S = 5.0
 
 
 class LiveTopics:
@@ -25,6 +28,9 @@ class LiveTopics:
         self._live_max_age_s = live_max_age_s
         self._clock = clock
         self._retained: Dict[str, bytes] = {}  #: the last word on each retained topic, said again at each connect
+        self._unsaid: Set[str] = set()  #: those of them that did not get out
+        self._retry: Optional[asyncio.TimerHandle] = None
+        self.retry_s = _RETRY_S
         self.published = 0
         self.stale = 0  #: older than live_max_age_s
         self.unsent = 0  #: no connection, or too much before them
@@ -53,8 +59,14 @@ class LiveTopics:
 
     def say_again(self) -> None:
         """After a connect: the retained topics as they are now."""
-        for topic, payload in self._retained.items():
-            self._connection.publish(topic, payload, qos=1, retain=True)
+        for topic in self._retained:
+            self._say(topic)
+
+    def stop(self) -> None:
+        """Nothing is said again after this."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
     def _fresh(self, topic: str, body: Mapping[str, Any], age_s: float) -> bool:
         if self._live_max_age_s and age_s > self._live_max_age_s:
@@ -76,11 +88,33 @@ class LiveTopics:
 
     def _retain(self, topic: str, body: Mapping[str, Any]) -> None:
         payload = _encode(body)
-        if self._retained.get(topic) == payload:
+        if self._retained.get(topic) == payload and topic not in self._unsaid:
             return
         self._retained[topic] = payload
+        self._say(topic)
+
+    def _say(self, topic: str) -> None:
+        """The topic's last word; without a connection the next one brings it."""
+        self._unsaid.discard(topic)
         if self._connection.connected:
-            self._connection.publish(topic, payload, qos=1, retain=True)
+            sending = self._connection.publish(topic, self._retained[topic], qos=1, retain=True)
+            sending.add_done_callback(functools.partial(self._said, topic))
+
+    def _said(self, topic: str, sending: asyncio.Future[None]) -> None:
+        problem = None if sending.cancelled() else sending.exception()
+        if problem is None:
+            return
+        self.unsent += 1
+        if isinstance(problem, errors.PublishRefused):
+            return  # it would be refused again; a new connection may have other rights
+        self._unsaid.add(topic)
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(self.retry_s, self._say_unsaid)
+
+    def _say_unsaid(self) -> None:
+        self._retry = None
+        for topic in list(self._unsaid):
+            self._say(topic)
 
     def counters(self) -> Dict[str, int]:
         """For the status."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple, Union
 
 from edge_agent.domain.requests import InferRequest, InferResponse
 from edge_agent.domain.results import RequestRecord
 from edge_agent.domain.status import PartStatus
 from edge_agent.domain.tensors import Lease, TensorSpec
 from edge_agent.mqtt.message import Message, PublishProperties
+
+Buffer = Union[bytes, bytearray, memoryview]
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,18 @@ class Detector(Protocol):
         deadline: Optional[float] = None,
     ) -> Answer:
         """With `keep`, the answer comes when its row is on disk."""
+
+
+class Bodies(Protocol):
+    """Conversions that would hold up the loop."""
+
+    async def json_to_binary(
+        self, data: Buffer, header_length: Optional[int], limit: int, hint: str, hold: Callable[[int], None]
+    ) -> Tuple[bytearray, int]:
+        """An inference request in the binary form, and how much of it is JSON."""
+
+    async def binary_to_json(self, parts: Sequence[Buffer], header_length: int, binary: Sequence[int]) -> Tuple[bytearray, int]:
+        """An inference answer in the JSON form but for some outputs, and how much of it is JSON."""
 
 
 class Store(Protocol):

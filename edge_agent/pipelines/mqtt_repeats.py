@@ -1,7 +1,8 @@
-"""Requests that came before: a redelivered one is not done twice; pure."""
+"""Requests that came before: a redelivered one is not done twice."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Tuple
@@ -20,6 +21,22 @@ class Seen:
     acknowledge: List[Callable[[], bool]]  #: what to call when its answer has arrived: one a copy of the message
     answer: Optional[Answer] = None  #: None while it is at work
     settled: bool = False  #: whether the answer has arrived at the broker
+    named: Optional[bool] = None  #: whether its body has an id; None until it was read
+    _reading: Optional[asyncio.Future[None]] = None
+
+    def tell_named(self, named: bool) -> None:
+        """The body was read, or will never be; the first word counts."""
+        if self.named is None:
+            self.named = named
+        if self._reading is not None and not self._reading.done():
+            self._reading.set_result(None)
+
+    async def was_read(self) -> None:
+        """Wait until `named` is known."""
+        if self.named is None:
+            if self._reading is None:
+                self._reading = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._reading)  # others wait for it too
 
 
 def _key(request: MqttRequest) -> _Key:
@@ -30,7 +47,8 @@ def _key(request: MqttRequest) -> _Key:
 class Repeats:
     """The last requests by answer topic, correlation data and payload.
 
-    Without correlation data only a message that the broker marks as redelivered (DUP) is a repeat.
+    Without correlation data, and an id in its body, only a message that the broker marks as redelivered (DUP) is a repeat.
+    A window of 0 remembers nothing.
     """
 
     def __init__(self, window_s: float, max_requests: int = 1000, max_bytes: int = 8_388_608) -> None:
@@ -42,17 +60,27 @@ class Repeats:
 
     def find(self, request: MqttRequest, now: float) -> Optional[Seen]:
         """The earlier arrival of the same request."""
-        if not (request.message.correlation_data or request.message.dup):
+        seen = self._recent(request, now)
+        if seen is None or not (request.message.correlation_data or request.message.dup or seen.named):
             return None
+        return seen
+
+    def unread(self, request: MqttRequest, now: float) -> Optional[Seen]:
+        """An earlier one with the same payload, of which nobody knows yet whether its body has an id."""
+        seen = self._recent(request, now)
+        return seen if seen is not None and seen.named is None else None
+
+    def _recent(self, request: MqttRequest, now: float) -> Optional[Seen]:
         seen = self._seen.get(_key(request))
         return seen if seen is not None and now - seen.at <= self._window_s else None
 
     def begin(self, request: MqttRequest, now: float) -> Seen:
         """Remember a new request that is now at work."""
-        self.forget(request)
-        seen = Seen(now, [request.message.ack])
-        self._seen[_key(request)] = seen
-        self._shrink()
+        seen = Seen(now, [request.message.ack], named=None if request.may_have_id else False)
+        if self._window_s > 0:
+            self._drop(self._seen.pop(_key(request), None))
+            self._seen[_key(request)] = seen
+            self._shrink()
         return seen
 
     def done(self, request: MqttRequest, seen: Seen, answer: Answer) -> None:
@@ -64,11 +92,12 @@ class Repeats:
             self._nbytes += len(answer.payload)
             self._shrink()
         else:
-            self.forget(request)
+            self.forget(request, seen)
 
-    def forget(self, request: MqttRequest) -> None:
+    def forget(self, request: MqttRequest, seen: Seen) -> None:
         """No repeat of it will be recognised."""
-        self._drop(self._seen.pop(_key(request), None))
+        if self._seen.get(_key(request)) is seen:
+            self._drop(self._seen.pop(_key(request)))
 
     def _drop(self, seen: Optional[Seen]) -> None:
         if seen is not None and seen.answer is not None and seen.answer.ok:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import dataclass
-from typing import Optional
+from typing import Callable, Optional, Tuple, Type, Union
 
 from edge_agent import errors
 from edge_agent.mqtt.message import Message, PublishProperties
@@ -28,7 +28,7 @@ class Answer:
     """One message that somebody waits for."""
 
     topic: str
-    payload: bytes
+    payload: Union[bytes, bytearray]
     properties: PublishProperties
     ok: bool = True
 
@@ -62,7 +62,7 @@ class MqttRequest:
         if len(payload) > max_payload_bytes:
             text = "the payload has %d bytes, more than the %d allowed by mqtt.max_payload_bytes"
             raise errors.PayloadTooLarge(text % (len(payload), max_payload_bytes))
-        if self.header_length is not None or payload[:64].lstrip()[:1] == b"{":
+        if self.may_have_id:
             return Kind.KSERVE
         if is_picture(payload) or (self.message.content_type or "").lower().startswith("image/"):
             return Kind.PICTURE
@@ -71,11 +71,22 @@ class MqttRequest:
         )
 
     @property
+    def may_have_id(self) -> bool:
+        """Whether it is a KServe request: only reading it tells whether its body has an id."""
+        return self.header_length is not None or self.message.payload[:64].lstrip()[:1] == b"{"
+
+    @property
     def header_length(self) -> Optional[str]:
         """The size of the JSON part of a KServe binary request, as it was given."""
         return self.message.user_property(_HEADER_LENGTH)
 
-    def answer(self, payload: bytes, content_type: str = _JSON, header_length: Optional[int] = None, ok: bool = True) -> Answer:
+    def answer(
+        self,
+        payload: Union[bytes, bytearray],
+        content_type: str = _JSON,
+        header_length: Optional[int] = None,
+        ok: bool = True,
+    ) -> Answer:
         """The answer with everything its reader needs to recognise it."""
         user = () if header_length is None else ((_HEADER_LENGTH, str(header_length)),)
         properties = PublishProperties(
@@ -89,6 +100,20 @@ class MqttRequest:
         if request_id or self.request_id:
             body["id"] = request_id or self.request_id
         return self.answer(json.dumps(body).encode(), ok=False)
+
+
+class Known:
+    """What comes to light about a request while it is done."""
+
+    def __init__(self, tell_named: Callable[[bool], None]) -> None:
+        self._tell_named = tell_named
+        self.request_id: str = ""  #: the id in the KServe body
+        self.without_row: Tuple[Type[errors.EdgeAgentError], ...] = (errors.EdgeAgentError,)  #: errors that nobody logs yet
+
+    def read(self, request_id: str) -> None:
+        """The body was read, and has this id or none."""
+        self.request_id = request_id
+        self._tell_named(bool(request_id))
 
 
 def is_picture(payload: bytes) -> bool:

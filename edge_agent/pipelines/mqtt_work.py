@@ -6,44 +6,58 @@ import asyncio
 import json
 import logging
 import uuid
-from typing import Awaitable, Tuple, Type
+from typing import Awaitable, Callable
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
-from edge_agent.domain.requests import InferRequest
 from edge_agent.domain.results import RequestRecord
-from edge_agent.kserve import codec
-from edge_agent.pipelines.mqtt_parts import Detector, Serving, Store
-from edge_agent.pipelines.mqtt_request import Answer, Kind, MqttRequest
+from edge_agent.pipelines.mqtt_parts import Bodies, Detector, Serving, Store
+from edge_agent.pipelines.mqtt_request import Answer, Kind, Known, MqttRequest
+from edge_agent.pipelines.mqtt_tensors import TensorWork
 
 _log = logging.getLogger(__name__)
 
 _LATE_S = 0.25  #: serving keeps deadlines itself; this much later we give up in its stead
 
 
-class MqttWork:
-    """Does requests; never raises, always answers."""
+def _nobody_asks(_named: bool) -> None:
+    return
 
-    def __init__(self, serving: Serving, detector: Detector, store: Store, max_payload_bytes: int, clock: Clock) -> None:
+
+class MqttWork:
+    """Does requests: an answer for each, whatever happens."""
+
+    def __init__(
+        self, serving: Serving, detector: Detector, bodies: Bodies, store: Store, max_payload_bytes: int, clock: Clock
+    ) -> None:
         self._serving = serving
+        self._tensors = TensorWork(serving, bodies, max_payload_bytes)
         self._detector = detector
         self._store = store
         self._max_payload_bytes = max_payload_bytes
         self._clock = clock
 
-    async def answer(self, request: MqttRequest) -> Answer:
-        """The answer to a request, whatever happens."""
+    async def answer(self, request: MqttRequest, tell_named: Callable[[bool], None] = _nobody_asks) -> Answer:
+        """The answer to a request; `tell_named` hears whether the body has an id, once it was read.
+
+        Raises:
+            Draining: the agent stops, and the request came with QoS 1: the broker keeps it.
+        """
         started = self._clock.monotonic()
-        known = _Known()
+        known = Known(tell_named)
         try:
             return await self._within_deadline(request, self._do(request, known))
         except errors.EdgeAgentError as exc:
+            if isinstance(exc, errors.Draining) and request.message.qos:
+                raise
             if isinstance(exc, known.without_row):
                 self.refused(request, exc, started, known.request_id)
             return request.error(str(exc), known.request_id)
         except Exception:  # noqa: BLE001  the runner of requests: a fault of ours is answered too
             number = uuid.uuid4().hex[:8]
-            _log.exception("MQTT request failed unexpectedly", extra={"action": "mqtt.request_error", "number": number})
+            _log.exception(
+                "internal error %s: an MQTT request for %s failed", number, request.model, extra={"code": "agent.error"}
+            )
             self.refused(request, errors.EdgeAgentError(f"internal error {number}"), started, known.request_id)
             return request.error(f"internal error {number}; the agent's log has it", known.request_id)
 
@@ -75,7 +89,7 @@ class MqttWork:
         except asyncio.TimeoutError as exc:
             raise errors.DeadlineExceeded("the message expired before its answer was ready") from exc
 
-    async def _do(self, request: MqttRequest, known: _Known) -> Answer:
+    async def _do(self, request: MqttRequest, known: Known) -> Answer:
         if request.fault:
             raise errors.InvalidRequest(request.fault)
         kind = request.kind(self._max_payload_bytes)
@@ -83,9 +97,9 @@ class MqttWork:
             raise errors.DeadlineExceeded("the message had expired when its turn came")
         if kind is Kind.PICTURE:
             return await self._picture(request, known)
-        return await self._tensors(request, known)
+        return await self._tensors.answer(request, known)
 
-    async def _picture(self, request: MqttRequest, known: _Known) -> Answer:
+    async def _picture(self, request: MqttRequest, known: Known) -> Answer:
         self._serving.lookup(request.model)
         known.without_row = (errors.RequestError, errors.DeadlineExceeded)  # the picture's; of the rest serving makes rows
         seen = await self._detector.detect(
@@ -97,51 +111,3 @@ class MqttWork:
             deadline=request.deadline,
         )
         return request.answer(json.dumps(seen.as_json()).encode())
-
-    async def _tensors(self, request: MqttRequest, known: _Known) -> Answer:
-        payload = request.message.payload
-        body = codec.parse_infer(payload, codec.parse_header_length(request.header_length))
-        known.request_id = body.id
-        served = self._serving.lookup(request.model)
-        body = codec.match(body, served.inputs, served.outputs, served.max_batch_size, request.model)
-        lease, room = await self._serving.reserve(request.model, served.version, body.input_bytes)
-        try:
-            body.copy_inputs(payload, lease.view())
-            asked = InferRequest(
-                model=request.model,
-                inputs=body.tensors(lease),
-                version=served.version,
-                outputs=tuple(part.name for part in body.outputs),
-                room=room,
-                id=body.id or request.request_id,
-                source=request.source,
-                priority=body.priority,
-                timeout_us=body.timeout_us,
-                deadline=request.deadline,
-                parameters=body.parameters,
-            )
-            known.without_row = ()  # serving makes the row, whatever comes of it
-            response = await self._serving.infer(asked)
-            try:
-                head, binaries = codec.encode_infer(response, body, served.config.labels, bool(served.max_batch_size))
-                return self._kserve_answer(request, head, b"".join(binaries), bool(binaries))
-            finally:
-                response.release()
-        finally:
-            lease.release()
-            if room is not None:
-                room.release()
-
-    @staticmethod
-    def _kserve_answer(request: MqttRequest, head: bytes, binary: bytes, is_binary: bool) -> Answer:
-        if not is_binary:
-            return request.answer(head)
-        return request.answer(head + binary, "application/octet-stream", len(head))
-
-
-class _Known:
-    """What came to light about a request while it was done."""
-
-    def __init__(self) -> None:
-        self.request_id: str = ""  #: the id in the KServe body
-        self.without_row: Tuple[Type[errors.EdgeAgentError], ...] = (errors.EdgeAgentError,)  #: errors that nobody logs yet

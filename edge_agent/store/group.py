@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -36,6 +37,10 @@ class EventRow(NamedTuple):
     args: str
     text: str
     detail: str
+
+    def as_json(self) -> Dict[str, Any]:
+        """The event as whoever listens gets it; it has no number yet."""
+        return {**self._asdict(), "args": json.loads(self.args), "detail": json.loads(self.detail)}
 
 
 class Group:

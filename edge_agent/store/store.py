@@ -28,6 +28,7 @@ from edge_agent.telemetry.redaction import redact_all
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+OnEvent = Callable[[Dict[str, Any]], None]  #: hears each event, on the loop
 
 #: longest wait of a result for room in the queue, and for its commit
 ROOM_LIMIT_S = 5.0
@@ -51,8 +52,9 @@ class StoreOptions:
 class Store:
     """One SQLite file: one writer thread, one reader thread, and this on the loop between them."""
 
-    def __init__(self, options: StoreOptions, clock: Clock) -> None:
+    def __init__(self, options: StoreOptions, clock: Clock, on_event: Optional[OnEvent] = None) -> None:
         self._options = options
+        self._on_event = on_event
         self._clock = clock
         self._inbox = Inbox(clock)
         self._sampler = RequestSampler(options.request_log, options.request_log_per_s)
@@ -176,6 +178,8 @@ class Store:
         """Note an event (`area.what`), without secrets. Never waits; False (and counted) when the queue is full."""
         said, more = as_json(redact_all(args or {})), as_json(redact_all(detail or {}))
         row = EventRow(self._clock.now(), kind, shown(subject), clean(actor), code, said, shown(text), more)
+        if self._on_event is not None:
+            self._call(self._on_event, row.as_json())
         return self._inbox.put_or_count("event", row)
 
     def log_row(self, level: str, logger: str, code: str, text: str) -> None:

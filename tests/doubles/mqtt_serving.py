@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -112,6 +112,7 @@ class DoubleDetector:
         self.calls: List[Dict[str, Any]] = []
         self.gate: Optional[asyncio.Event] = None
         self.error: Optional[Exception] = None
+        self.draining: Set[str] = set()  #: ids of requests that are told that the agent stops
         self.at_work = 0
         self.most_at_work = 0
         self._store = store
@@ -134,6 +135,8 @@ class DoubleDetector:
                 await self.gate.wait()
             if self.error is not None:
                 raise self.error
+            if request_id in self.draining:
+                raise errors.Draining("Server exiting")
             if b"broken" in image:
                 raise errors.InvalidRequest("the picture is no picture")
         finally:

@@ -72,6 +72,7 @@ DEFAULTS: Dict[Type[Section], Dict[str, Any]] = {
         "keepalive_s": 30,
         "receive_maximum": 20,
         "max_payload_bytes": 16777216,
+        "dedupe_s": 3600,
         "live_max_age_s": 60,
         "heartbeat_s": 0,
     },

@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import subprocess
 import threading
+import time
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import paho.mqtt.client as paho
 import pytest
@@ -14,6 +16,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.mqtt import failures, packets, tls
+from edge_agent.mqtt.inbox import Inbox
 from edge_agent.mqtt.link import Link
 from edge_agent.mqtt.message import Message, PublishProperties
 from edge_agent.mqtt.network import NetworkClient
@@ -61,8 +64,8 @@ class Owner:
         raise AssertionError(f"{what} not among {self.said}")
 
 
-def link_to(broker: Mosquitto, owner: Owner, fresh: bool = False) -> Link:
-    options = BrokerOptions(port=broker.port, client_id="link", keepalive_s=5)
+def link_to(broker: Mosquitto, owner: Owner, fresh: bool = False, **limits: int) -> Link:
+    options = BrokerOptions(port=broker.port, client_id="link", keepalive_s=5, **limits)  # type: ignore[arg-type]
     return Link(options, "5", fresh=fresh, max_inflight=10, clock=Clock(), owner=owner)
 
 
@@ -91,6 +94,58 @@ async def test_a_session_is_found_again_unless_it_is_given_up(mosquitto: Mosquit
         link.hang_up()
         assert await link.ended(5)
         link.release()
+
+
+def flood_and_block(broker: Mosquitto, link: Link) -> None:
+    """Eight messages while the loop takes none."""
+    command = broker.command("mosquitto_pub", "-q", "1", "-t", "t", "-m", "x" * 4096, "--repeat", "8")
+    subprocess.run(command, check=True, timeout=10)
+    deadline = time.monotonic() + 5
+    while not link.overrun and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("limits", [{"max_inbox": 3}, {"max_inbox_bytes": 3 * 4096}], ids=["count", "bytes"])
+async def test_a_link_whose_messages_are_not_taken_is_cut_and_the_broker_keeps_them(
+    mosquitto: Mosquitto, limits: Dict[str, int]
+) -> None:
+    owner = Owner()
+    link = link_to(mosquitto, owner, **limits)
+    link.start()
+    await owner.hears("accepted", False)
+    await owner.hears("subscribed", link.subscribe([("t", 1)]), [""])
+    flood_and_block(mosquitto, link)
+    assert "faster" in link.overrun
+    assert await link.ended(5)
+    assert len([one for one in owner.said if one[0] == "message"]) == 3
+    assert not link.thrown_out
+    link.release()
+    later = Owner()
+    again = link_to(mosquitto, later)
+    again.start()
+    for _ in range(500):
+        if len([one for one in later.said if one[0] == "message"]) == 8:
+            break
+        await asyncio.sleep(0.01)
+    else:
+        raise AssertionError(later.said)
+    again.hang_up()
+    assert await again.ended(5)
+    again.release()
+
+
+def test_the_inbox_has_bounds_and_one_message_alone_always_fits() -> None:
+    inbox = Inbox(max_messages=3, max_bytes=100)
+    assert inbox.has_room(1, 1000)
+    inbox.put(Message("t", b"x" * 1000, 1))
+    assert not inbox.has_room(1, 1)
+    assert not inbox.has_room(0, 1)
+    assert len(inbox.take().payload) == 1000
+    for _ in range(3):
+        assert inbox.has_room(1, 10)
+        inbox.put(Message("t", b"x" * 10, 1))
+    assert not inbox.has_room(1, 10)
+    assert not inbox.has_room(0, 10)
 
 
 async def test_a_released_link_says_nothing_more(mosquitto: Mosquitto) -> None:

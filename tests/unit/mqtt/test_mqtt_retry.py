@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import ssl
 
 import pytest
@@ -7,11 +8,17 @@ import pytest
 from edge_agent.mqtt.options import BrokerOptions
 from edge_agent.mqtt.retry import LinkEnd, Retry
 
+
+class NoJitter(random.Random):
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
 OPTIONS = BrokerOptions(host="broker.example", port=1884, client_id="agent", password="secret")
 
 
 def retry() -> Retry:
-    return Retry(OPTIONS, chance=lambda: 1.0)
+    return Retry(OPTIONS, NoJitter())
 
 
 @pytest.mark.parametrize(
@@ -27,7 +34,7 @@ def retry() -> Retry:
         (LinkEnd(refusal=(0x88, "Server unavailable")), "mqtt.refused", "unavailable"),
         (LinkEnd(), "mqtt.unreachable", "closed"),
         (LinkEnd(lived_s=100.0, thrown_out=True), "mqtt.unreachable", "closed"),
-        (LinkEnd(lived_s=100.0, silent="silent for 46 s"), "mqtt.unreachable", "46 s"),
+        (LinkEnd(lived_s=100.0, given_up="silent for 46 s"), "mqtt.unreachable", "46 s"),
     ],
 )
 def test_each_end_has_its_code_and_words(end: LinkEnd, code: str, word: str) -> None:
@@ -52,7 +59,7 @@ def test_a_dead_network_does_not_change_the_version_but_a_broker_that_hangs_up_d
     choice = retry()
     choice.after(LinkEnd(cause=ConnectionRefusedError()))
     choice.after(LinkEnd(refusal=(0x87, "Not authorized")))
-    choice.after(LinkEnd(silent="the broker did not answer in time"))
+    choice.after(LinkEnd(given_up="the broker did not answer in time"))
     assert choice.version == "5"
     choice.after(LinkEnd())
     assert choice.version == "3.1.1"

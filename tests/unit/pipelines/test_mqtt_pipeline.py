@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from edge_agent import errors
+from edge_agent.cameras.bodies import BodyChild
 from edge_agent.domain.clock import Clock
 from edge_agent.mqtt.connection import BrokerConnection
 from edge_agent.mqtt.message import Message, PublishProperties
 from edge_agent.mqtt.options import BrokerOptions
 from edge_agent.pipelines.mqtt import AgentInfo, MqttPipeline, offline_will
-from tests.doubles.mqtt_serving import DoubleDetector, DoubleServing, DoubleStore
+from edge_agent.processes.arena import Arena
+from tests.doubles.mqtt_serving import DoubleDetector, DoubleModel, DoubleServing, DoubleStore
 from tests.fixtures_mosquitto import (  # noqa: F401
     Mosquitto,
     MosquittoMaker,
@@ -47,9 +49,10 @@ class Agent:
             receive_maximum=settings.get("receive_maximum", 20), will_topic=topic, will_payload=payload,
         )  # fmt: skip
         self.connection = BrokerConnection(options, Clock())
+        self.bodies = BodyChild(Arena(256 * 1024 * 1024), Clock())
         bound = settings.pop("max_payload_bytes", 100_000)
         self.pipeline = MqttPipeline(
-            self.connection, "edge/a1", AGENT, self.serving, self.detector, self.store, bound, Clock(), **settings
+            self.connection, "edge/a1", AGENT, self.serving, self.detector, self.bodies, self.store, bound, Clock(), **settings
         )
 
     async def start(self) -> None:
@@ -72,6 +75,7 @@ async def agent_at(broker: Mosquitto, **settings: Any) -> AsyncIterator[Agent]:
         yield agent
     finally:
         await asyncio.wait_for(agent.pipeline.stop(), 20)
+        await agent.bodies.stop()
 
 
 class Device:
@@ -534,6 +538,98 @@ async def test_stop_finishes_what_is_at_work(mosquitto: Mosquitto) -> None:
         await asyncio.wait_for(stopping, 10)
         await agent.pipeline.stop()
         assert "objects" in await device.answer()
+
+
+async def test_what_the_stopping_agent_cannot_do_any_more_is_neither_answered_nor_lost(mosquitto: Mosquitto) -> None:
+    async with device_at(mosquitto, "back") as device:
+        agent = Agent(mosquitto)
+        agent.pipeline._limit = 2  # the broker sends more
+        await agent.start()
+        await agent.up()
+        agent.detector.gate = asyncio.Event()
+        names = [b"finished", b"refused", b"waiting", b"late"]
+        for name in names[:3]:  # two are at work, one waits for its turn
+            await device.ask("edge/a1/models/face/infer", JPEG, response_topic="back", correlation_data=name)
+        await until(lambda: agent.detector.at_work == 2 and len(agent.pipeline._requests) == 3)
+        agent.pipeline.drain()
+        agent.pipeline.drain()
+        agent.detector.draining = {"refused"}  # as serving says it to what it had not yet begun with
+        await device.ask("edge/a1/models/face/infer", JPEG, response_topic="back", correlation_data=names[3])
+        agent.detector.gate.set()
+        await asyncio.wait_for(agent.pipeline.stop(), 20)
+        await device.answers(1)
+        assert [message.correlation_data for message in device.messages] == [b"finished"]
+        assert agent.store.records == [], "they come again, and have their rows then"
+        async with agent_at(mosquitto) as successor:
+            await device.answers(4)
+            assert sorted(successor.store.results) == ["late", "refused", "waiting"]
+            assert not any(b"error" in message.payload for message in device.messages)
+
+
+async def test_a_request_that_nobody_keeps_is_told_that_the_agent_stops(mosquitto: Mosquitto) -> None:
+    async with agent_at(mosquitto) as agent, device_at(mosquitto, "back") as device:
+        agent.pipeline.drain()
+        await device.ask("edge/a1/models/face/infer", JPEG, qos=0, response_topic="back", correlation_data=b"zero")
+        assert await device.answer() == {"error": "the agent is stopping", "id": "zero"}
+
+
+async def test_kserve_requests_with_an_id_are_done_once_and_those_without_each_time(mosquitto: Mosquitto) -> None:
+    async with agent_at(mosquitto) as agent, device_at(mosquitto, "back") as device:
+        agent.serving.delay_s = 0.1
+        named, nameless = kserve([1, 2, 3, 4], "k1"), kserve([1, 2, 3, 4])
+        for _ in range(3):  # the later ones come while the first is at work
+            await device.ask("edge/a1/models/double/infer", named, response_topic="back")
+        await device.answers(1)
+        await until(lambda: agent.counts["repeats"] == 2)
+        await device.ask("edge/a1/models/double/infer", named, response_topic="back")
+        await device.answers(2)
+        assert len(agent.serving.requests) == 1
+        assert {message.payload for message in device.messages} == {device.messages[0].payload}
+        await device.ask("edge/a1/models/double/infer", named, response_topic="back/2")
+        await until(lambda: len(agent.serving.requests) == 2)
+        for _ in range(3):
+            await device.ask("edge/a1/models/double/infer", nameless, response_topic="back")
+        await device.answers(5)
+        assert len(agent.serving.requests) == 5
+
+
+async def test_nothing_is_a_repeat_when_that_is_switched_off(mosquitto: Mosquitto) -> None:
+    async with agent_at(mosquitto, dedupe_s=0) as agent, device_at(mosquitto, "back") as device:
+        for number in range(2):
+            await device.ask("edge/a1/models/face/infer", JPEG, response_topic="back", correlation_data=b"same")
+            await device.answers(number + 1)
+            await device.ask("edge/a1/models/double/infer", kserve([1, 2, 3, 4], "k"), response_topic="elsewhere")
+        await until(lambda: len(agent.serving.requests) == 2)
+        assert len(agent.detector.calls) == 2
+        assert agent.counts["repeats"] == 0
+
+
+async def test_large_json_is_converted_by_the_child_both_ways(mosquitto: Mosquitto) -> None:
+    values = [float(number % 7) for number in range(400_000)]
+    async with agent_at(mosquitto, max_payload_bytes=8_000_000) as agent, device_at(mosquitto, "back") as device:
+        agent.serving.models["double"] = DoubleModel(max_batch_size=100_000)
+        await device.ask("edge/a1/models/double/infer", kserve(values, "big"), response_topic="back")
+        body = await device.answer()
+        assert "error" not in body, body
+        assert (body["id"], body["outputs"][0]["shape"]) == ("big", [100_000, 4])
+        assert body["outputs"][0]["data"] == [2 * value for value in values]
+        assert agent.bodies.pid != 0
+        assert all(lease.holders == 0 for lease in agent.serving.leases)
+        broken = kserve(values, "bad").replace(b"0.0, 1.0", b'0.0, "x"', 1)
+        await device.ask("edge/a1/models/double/infer", broken, response_topic="back")
+        error = json.loads((await device.answers(2))[1].payload)
+        assert error["id"] == "bad"
+        assert error["error"].startswith("[request id: bad]")
+        assert agent.store.records[-1].request_id == "bad"
+
+
+async def test_events_are_published_as_they_happen(mosquitto: Mosquitto) -> None:
+    async with agent_at(mosquitto, live_max_age_s=30.0) as agent, device_at(mosquitto, "edge/a1/agent/events") as device:
+        assert agent.pipeline.publish_event({"kind": "camera.down", "subject": "gate"})
+        (message,) = await device.answers(1)
+        assert json.loads(message.payload) == {"kind": "camera.down", "subject": "gate"}
+        assert message.message_expiry_s is not None
+        assert 25 <= message.message_expiry_s <= 30
 
 
 async def test_stop_with_a_frozen_broker_ends_in_time(mosquitto: Mosquitto) -> None:

@@ -92,6 +92,45 @@ def test_a_repeat_needs_correlation_data_or_the_dup_flag() -> None:
     assert repeats.find(tagged, 11.0) is None
 
 
+def test_an_id_in_the_body_makes_a_repeat_once_it_is_read() -> None:
+    repeats = Repeats(window_s=10.0)
+    first = repeats.begin(request(payload=b'{"id": "7"}'), 0.0)
+    again = request(payload=b'{"id": "7"}')
+    assert (repeats.find(again, 1.0), repeats.unread(again, 1.0)) == (None, first)
+    first.tell_named(True)
+    first.tell_named(False)  # said again at its end
+    assert (repeats.find(again, 1.0), repeats.unread(again, 1.0)) == (first, None)
+    assert repeats.find(again, 11.0) is None
+    nameless = request(payload=b'{"inputs": 1}')
+    repeats.begin(nameless, 0.0).tell_named(False)
+    assert (repeats.find(nameless, 1.0), repeats.unread(nameless, 1.0)) == (None, None)
+
+
+def test_a_picture_has_no_id_to_wait_for() -> None:
+    repeats = Repeats(window_s=10.0)
+    repeats.begin(request(payload=b"\xff\xd8\xff"), 0.0)
+    assert repeats.unread(request(payload=b"\xff\xd8\xff"), 0.0) is None
+
+
+def test_a_window_of_zero_remembers_nothing() -> None:
+    repeats = Repeats(window_s=0.0)
+    tagged = request(correlation_data=b"1", dup=True)
+    seen = repeats.begin(tagged, 0.0)
+    assert (repeats.find(tagged, 0.0), repeats.unread(tagged, 0.0)) == (None, None)
+    repeats.done(tagged, seen, Answer("t", b"x", PublishProperties()))
+    assert repeats.find(tagged, 0.0) is None
+
+
+def test_only_the_latest_of_two_can_be_forgotten() -> None:
+    repeats = Repeats(window_s=10.0)
+    tagged = request(correlation_data=b"1")
+    older, newer = repeats.begin(tagged, 0.0), repeats.begin(tagged, 0.0)
+    repeats.forget(tagged, older)
+    assert repeats.find(tagged, 0.0) is newer
+    repeats.forget(tagged, newer)
+    assert repeats.find(tagged, 0.0) is None
+
+
 def test_repeats_keep_no_more_than_their_bounds() -> None:
     repeats = Repeats(window_s=10.0, max_requests=3, max_bytes=100)
     asked = [request(correlation_data=b"%d" % number) for number in range(5)]
