@@ -10,12 +10,11 @@ import signal
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from edge_agent import __version__, errors
-from edge_agent.access.gate import is_loopback
 from edge_agent.access.tokens import TokenFile
-from edge_agent.app import status
+from edge_agent.app import access, status
 from edge_agent.app.parts import Parts, Service
-from edge_agent.config.http import HttpSection
-from edge_agent.config.last_good import FILE_NAME, save_last_good
+from edge_agent.app.stopping import OrderlyStop
+from edge_agent.config.last_good import save_last_good
 from edge_agent.config.root import AgentConfig
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import PartStatus, State
@@ -25,7 +24,7 @@ from edge_agent.telemetry.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
-_STOP_PART_S = 15.0  #: longest stop of one part; those that have a limit of their own are below it
+_STOP_MARGIN_S = 5.0  #: what the service manager waits beyond the stop's own limit
 _TRIM_EVERY_S = 30.0
 _STARTED = {"crash": "agent.started_after_crash", "power": "agent.started_after_power_cut"}
 
@@ -69,7 +68,6 @@ class Agent:
     # -- start ------------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        http = self._http()
         try:
             self._config.agent.state_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -79,21 +77,18 @@ class Agent:
                 "name a folder the agent may write",
             )
             raise errors.ConfigError([fault]) from error
+        admission = access.admit(self._config.http, self._tokens, self._config.agent.state_dir, self._since)
+        self._access = admission.status
         self._parts = Parts(
-            self._config, self._environ, self._clock, self._manager, http, self._tokens, self.status, lambda: self._draining
+            self._config,
+            self._environ,
+            self._clock,
+            self._manager,
+            admission,
+            self._tokens,
+            self.status,
+            lambda: self._draining,
         )
-
-    def _http(self) -> HttpSection:
-        """`[http]` as it may be served: other machines are let in only when there is a token to ask for."""
-        http = self._config.http
-        if is_loopback(http.host) or not self._tokens.empty():
-            return http
-        if not (self._config.agent.state_dir / FILE_NAME).exists():
-            what = "%s can be reached from other machines, and there is no token yet" % http.host
-            cure = "make one: edge-agent token add NAME --role admin; or set http.host to 127.0.0.1"
-            raise errors.ConfigError([("http.host", what, cure)])
-        self._access = PartStatus(State.DEGRADED, self._since, "access.no_tokens", {"host": http.host})
-        return http.model_copy(update={"host": "127.0.0.1"})
 
     async def _start(self) -> None:
         for note in self._config.notes:
@@ -133,34 +128,14 @@ class Agent:
     # -- stop -------------------------------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
-        """Ready falls first, work in flight ends, then the list backwards: the store closes last."""
+        """Ready falls first; then all parts, within the time that the configuration allows."""
         self._draining = True
         self._manager.stopping()
+        self._manager.extend_timeout(int((self._config.agent.stop_timeout_s + _STOP_MARGIN_S) * 1e6))
         await self._tasks.stop()
         running, self._running = self._running, []
-        if not running:
-            return
-        async with contextlib.AsyncExitStack() as stack:  # backwards; an error is raised when all have been stopped
-            for part in running:
-                stack.push_async_callback(self._stop_part, part)
-            self._parts.store.event("agent.stopping", code="agent.stopping")
-            await self._drain()
-
-    async def _drain(self) -> None:
-        """Cameras end, new requests are refused, those in flight are waited for."""
-        self._parts.serving.drain()
-        await asyncio.gather(*(camera.stop() for camera in self._parts.cameras.values()), return_exceptions=True)
-        if not await self._parts.serving.drained(self._config.agent.stop_timeout_s / 2):
-            _log.warning("stopped with requests still in flight")
-
-    async def _stop_part(self, part: Service) -> None:
-        name = type(part).__name__
-        try:
-            await asyncio.wait_for(part.stop(), _STOP_PART_S)
-        except asyncio.TimeoutError:
-            _log.error("%s did not stop within %g s", name, _STOP_PART_S)
-        except errors.EdgeAgentError:
-            _log.exception("%s did not stop in order", name)
+        if running:
+            await OrderlyStop(self._parts, self._config.agent.stop_timeout_s, self._clock).run(running)
 
     # -- status -----------------------------------------------------------------------------------------------------
 

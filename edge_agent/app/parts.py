@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol
 
 from edge_agent import __version__
-from edge_agent.access.gate import Gate, is_loopback
+from edge_agent.access.gate import Gate
 from edge_agent.access.last_used import LastUsed
 from edge_agent.access.tokens import TokenFile
 from edge_agent.api.server import ApiServer
 from edge_agent.api.services import Services
 from edge_agent.app import brokerage
+from edge_agent.app.access import Admission
 from edge_agent.cameras.bodies import BodyChild
 from edge_agent.cameras.camera import Camera
 from edge_agent.cameras.images import ImageChild
 from edge_agent.cameras.options import CameraOptions
 from edge_agent.config.cameras import CameraSection
-from edge_agent.config.http import HttpSection
 from edge_agent.config.root import AgentConfig
 from edge_agent.config.secret import read_secret
 from edge_agent.device import board
@@ -36,6 +37,8 @@ from edge_agent.telemetry.loop_lag import LoopLag
 from edge_agent.telemetry.metrics import Metrics
 from edge_agent.telemetry.notify import ServiceManager
 from edge_agent.telemetry.watchdog import Watchdog
+
+_log = logging.getLogger(__name__)
 
 _CAMERA_RESERVE_BYTES = 16 * 1024 * 1024
 
@@ -59,7 +62,7 @@ class Parts:
         environ: Mapping[str, str],
         clock: Clock,
         manager: ServiceManager,
-        http: HttpSection,
+        admission: Admission,
         tokens: TokenFile,
         status: Callable[[], Dict[str, object]],
         draining: Callable[[], bool],
@@ -88,13 +91,13 @@ class Parts:
         self.watchdog = Watchdog(manager, self.store.progress)
         self.api = ApiServer(
             Services(
-                http=http,
+                http=admission.http,
                 metrics_port=config.metrics.port,
                 control_path=control_path(environ, state_dir),
                 serving=self.serving,
                 detector=self.detector,
                 bodies=self.bodies,
-                gate=Gate(tokens, http.allow_anonymous, loopback=is_loopback(http.host)),
+                gate=Gate(tokens, admission.http.allow_anonymous, loopback=admission.open_to_loopback),
                 store=self.store,
                 cameras=self.cameras,
                 status=status,
@@ -173,6 +176,9 @@ class Parts:
 
     def _camera_changed(self, name: str, status: PartStatus) -> None:
         kind = {State.OK: "camera.up", State.FAILED: "camera.down"}.get(status.state)
+        if status.state is State.FAILED:
+            reason = status.as_json()["reason"]
+            _log.warning("camera %s: %s %s", name, reason, status.args.get("text", ""), extra={"code": status.code})
         if kind is not None:
             self.store.event(kind, name, code=status.code, args=status.args, text=str(status.as_json()["reason"]))
         if self.mqtt is not None:

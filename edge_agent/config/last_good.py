@@ -32,6 +32,15 @@ def load_with_fallback(path: Path, environ: Mapping[str, str]) -> Tuple[AgentCon
     raise broken
 
 
+def last_good_value(state_dir: Path, location: Tuple[str, ...]) -> Any:
+    """One value of the last good copy in `state_dir`; None where there is none."""
+    try:
+        layer = Layer(FILE_NAME, toml.parse((state_dir / FILE_NAME).read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, toml.TOMLDecodeError):
+        return None
+    return find(merge([layer]), location)
+
+
 def save_last_good(config: AgentConfig) -> bool:
     """Keep a copy of what `config` was read from (file and conf.d, not the environment); False when it is there already.
 

@@ -11,11 +11,13 @@ from typing import Any, AsyncIterator, Dict, Optional
 
 from edge_agent.access.tokens import TokenFile
 from edge_agent.app.agent import Agent
+from edge_agent.app.access import Admission
 from edge_agent.app.parts import Parts
 from edge_agent.config.http import HttpSection
 from edge_agent.config.load import load_config
 from edge_agent.config.root import AgentConfig
 from edge_agent.domain.clock import Clock
+from edge_agent.domain.status import PartStatus, State
 from edge_agent.telemetry.notify import ServiceManager
 from tests.doubles.engine_host import until
 
@@ -46,7 +48,8 @@ def parts(settings: AgentConfig, http: Optional[HttpSection] = None, environ: Op
     clock = Clock()
     tokens = TokenFile(settings.agent.state_dir / "tokens.json", clock)
     manager = ServiceManager({})
-    return Parts(settings, environ or {}, clock, manager, http or settings.http, tokens, dict, lambda: False)
+    admission = Admission(http or settings.http, True, PartStatus(State.OK))
+    return Parts(settings, environ or {}, clock, manager, admission, tokens, dict, lambda: False)
 
 
 @contextlib.asynccontextmanager
