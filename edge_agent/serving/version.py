@@ -18,8 +18,6 @@ from edge_agent.engines.hosted import HostedModel
 from edge_agent.serving import picture
 from edge_agent.serving.repository import VersionEntry
 
-#: requests that may wait for one model where its config sets no bound of its own
-MAX_QUEUE_SIZE = 1024
 _ENGINES = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt", "python": "python"}
 
 
@@ -90,16 +88,8 @@ class ServedVersion:
     def policy(self, max_requests: int) -> BatchPolicy:
         """The model's `dynamic_batching`; without the table what waits is joined but nobody waits for company."""
         batching = self.config.dynamic_batching
-        size = max(1, self.max_batch_size)
-        if batching is None:
-            return BatchPolicy(size, (), 0.0, MAX_QUEUE_SIZE, max_requests)
-        return BatchPolicy(
-            size,
-            tuple(preferred for preferred in batching.preferred_batch_size if preferred <= size),
-            batching.max_queue_delay_microseconds / 1e6,
-            batching.default_queue_policy.max_queue_size or MAX_QUEUE_SIZE,
-            max_requests,
-        )
+        table = None if batching is None else batching.model_dump()
+        return BatchPolicy.from_config(table, self.max_batch_size, max_requests)
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -107,7 +97,7 @@ class ServedVersion:
         """Runs one request through the batcher."""
         assert self.batcher is not None
         rows, key = self._rows_and_key(request)
-        response = await self.batcher.submit(request, rows, key, self._deadline(request))
+        response = await self.batcher.submit(request, rows, key, request.deadline)
         self._room_hint = max(self._room_hint, sum(tensor.nbytes + 64 for tensor in response.outputs) // rows)
         return response
 
@@ -119,20 +109,6 @@ class ServedVersion:
         if rows < 1:
             raise errors.TensorMismatch("model '%s': the batch dimension is %d, it must be at least 1" % (self.name, rows))
         return rows, tuple((tensor.name, tensor.datatype.value, tensor.shape[skip:]) for tensor in request.inputs)
-
-    def _deadline(self, request: InferRequest) -> Optional[float]:
-        """The earlier of the caller's own deadline and the queue policy's timeout (kserve: a request may only shorten it)."""
-        batching = self.config.dynamic_batching
-        limit_us = 0
-        if batching is not None:
-            policy = batching.default_queue_policy
-            limit_us = policy.default_timeout_microseconds
-            if limit_us and policy.allow_timeout_override and request.timeout_us:
-                limit_us = min(limit_us, request.timeout_us)
-        ends = [request.deadline] if request.deadline is not None else []
-        if limit_us:
-            ends.append(self._clock.monotonic() + limit_us / 1e6)
-        return min(ends) if ends else None
 
     @property
     def room_is_known(self) -> bool:

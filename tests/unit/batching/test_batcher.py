@@ -7,7 +7,7 @@ import pytest
 
 from edge_agent import errors
 from edge_agent.batching.batcher import DynamicBatcher
-from edge_agent.batching.policy import BatchPolicy
+from edge_agent.batching.policy import BatchPolicy, QueuePolicy
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest
 from edge_agent.engines.batch import Outcome, Ran
@@ -114,7 +114,7 @@ async def test_a_deadline_is_kept_while_the_instance_is_busy():
 
 
 async def test_the_queue_is_bounded():
-    batcher = make(BatchPolicy(1, max_queue_size=2), FakeInstance(0.05))
+    batcher = make(BatchPolicy(1, default_queue_policy=QueuePolicy(2)), FakeInstance(0.05))
     tasks = [ask(batcher, str(n)) for n in range(5)]
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     full = [answer for answer in answers if isinstance(answer, errors.QueueFull)]

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from edge_agent import errors
+from edge_agent.batching.policy import BatchPolicy
 from edge_agent.config.model_config import ModelConfig
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest
 from edge_agent.domain.status import State
 from edge_agent.domain.tensors import DataType, Tensor, TensorSpec
 from edge_agent.serving.repository import VersionEntry
-from edge_agent.serving.version import MAX_QUEUE_SIZE, ServedVersion
+from edge_agent.serving.version import ServedVersion
 
 
 class Clockwork(Clock):
@@ -61,12 +62,7 @@ def test_a_state_changes_once_and_keeps_its_since():
 
 def test_without_a_table_nobody_waits_for_company():
     policy = version().policy(500)
-    assert (policy.max_batch_size, policy.max_queue_delay_s, policy.max_queue_size, policy.max_requests) == (
-        8,
-        0.0,
-        MAX_QUEUE_SIZE,
-        500,
-    )
+    assert policy == BatchPolicy(8, max_requests=500)
 
 
 def test_the_table_is_taken_over_and_sizes_that_the_model_cannot_do_are_left_out():
@@ -75,36 +71,13 @@ def test_the_table_is_taken_over_and_sizes_that_the_model_cannot_do_are_left_out
     )
     served = version(batching, max_batch_size=4)
     policy = served.policy(500)
-    assert (policy.max_batch_size, policy.preferred_batch_sizes, policy.max_queue_size) == (4, (2,), 5)
+    assert (policy.max_batch_size, policy.preferred_batch_sizes) == (4, (2,))
+    assert policy.queue_policy(1).max_queue_size == 5
     assert policy.max_queue_delay_s == pytest.approx(0.0015)
 
 
 def test_a_model_without_batch_dimension_takes_one_request_at_a_time():
     assert version(max_batch_size=0).policy(500).max_batch_size == 1
-
-
-# -- deadlines --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("default_us", "override", "asked_us", "own", "deadline"),
-    [
-        (0, False, 0, None, None),
-        (0, False, 5_000_000, None, None),
-        (0, True, 5_000_000, None, None),
-        (2_000_000, False, 0, None, 102.0),
-        (2_000_000, False, 1_000_000, None, 102.0),
-        (2_000_000, True, 1_000_000, None, 101.0),
-        (2_000_000, True, 5_000_000, None, 102.0),
-        (0, False, 0, 101.5, 101.5),
-        (2_000_000, False, 0, 101.5, 101.5),
-        (1_000_000, False, 0, 101.5, 101.0),
-    ],
-)
-def test_the_earlier_of_the_callers_deadline_and_the_queues_timeout_counts(default_us, override, asked_us, own, deadline):
-    policy = {"default_timeout_microseconds": default_us, "allow_timeout_override": override}
-    served = version(config(default_queue_policy=policy))
-    assert served._deadline(InferRequest("m", (), timeout_us=asked_us, deadline=own)) == deadline
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------
