@@ -271,5 +271,5 @@ class BrokerConnection:
             return
         self._status = PartStatus(state, self._clock.now(), failure.code, failure.args)
         if failure.code and failure.code != "mqtt.connecting":
-            _log.warning("MQTT: %s (%s)", failure, failure.code, extra={"code": failure.code})
+            _log.warning("MQTT: %s", failure, extra={"code": failure.code})
         self._on_change(self._status)

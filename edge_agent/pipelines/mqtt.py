@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import json
-import logging
 from typing import Any, Dict, Mapping, Optional, Set
 
 from edge_agent import errors
@@ -21,8 +20,6 @@ from edge_agent.pipelines.mqtt_parts import AgentInfo, Bodies, Connection, Detec
 from edge_agent.pipelines.mqtt_repeats import Repeats, Seen
 from edge_agent.pipelines.mqtt_request import Answer, MqttRequest, read
 from edge_agent.pipelines.mqtt_work import MqttWork
-
-_log = logging.getLogger(__name__)
 
 _FINISH_S = 5.0  #: at stop: for requests at work and their answers
 _GOODBYE_S = 2.0
