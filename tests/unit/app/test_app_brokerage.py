@@ -46,14 +46,14 @@ async def test_an_event_of_the_store_reaches_who_listens_in_words(mosquitto: Mos
     await pipelines[0].start()
     await _until(lambda: heard)  # mqtt.up
     assert "as agent-a1 " in mosquitto.log()
-    store.event("camera.down", "gate", code="camera.unreachable", args={"address": "10.0.0.5"})
+    store.event("camera.down", "gate", code="camera.unreachable", args={"source": "10.0.0.5"})
     await _until(lambda: len(heard) == 2)
     await pipelines[0].stop()
     await listener.stop()
     await store.stop()
     events = [json.loads(message.payload) for message in heard]
     assert [event["kind"] for event in events] == ["mqtt.up", "camera.down"]
-    assert events[1]["args"] == {"address": "10.0.0.5"}
+    assert events[1]["args"] == {"source": "10.0.0.5"}
     assert "10.0.0.5" in events[1]["reason"]
     assert events[1]["cure"]
 
