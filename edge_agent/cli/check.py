@@ -123,7 +123,7 @@ def _notes(config: AgentConfig, entries: Sequence[ModelEntry]) -> Iterator[str]:
     yield from config.notes
     for entry in entries:
         if entry.config.ignored:
-            yield "models.%s: %s: not used by this version" % (entry.name, ", ".join(entry.config.ignored))
+            yield "models.%s: not used by this version: %s" % (entry.name, ", ".join(entry.config.ignored))
 
 
 def _summary(path: Path, config: AgentConfig, entries: Sequence[ModelEntry]) -> str:

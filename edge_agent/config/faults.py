@@ -119,7 +119,7 @@ def _below(kind: Any, step: Union[str, int]) -> Iterator[Any]:
             yield from members(field.annotation)
     elif get_origin(kind) is tuple and isinstance(step, int):
         yield from members(get_args(kind)[0])
-    elif get_origin(kind) is dict and isinstance(step, str):
+    elif get_origin(kind) is dict:
         yield from members(get_args(kind)[1])
 
 

@@ -63,40 +63,41 @@ def take_out(tables: Dict[str, Any], table: Sequence[Later] = LATER) -> Taken:
     """Remove the keys of later versions from `tables`, in place, and say which of them asked for something."""
     taken = Taken([], [])
     for later in table:
-        for holder, location in list(_holders(tables, later.path)):
+        for holder, location in list(holders(tables, later.path)):
             key = later.path[-1]
             value = holder[key]
-            if later.values is not None and not _among(value, later.values):
+            if later.values is not None and not among(value, later.values):
                 continue
             del holder[key]
-            if _among(value, later.default):
+            if among(value, later.default):
                 taken.notes.append((location, "%s: not in this version, so this key does nothing yet" % later.what))
             elif not _is_off(later, value):
                 taken.faults.append((location, "%s: not available in this version" % later.what, _cure(later)))
     return taken
 
 
-def _holders(node: Any, path: Sequence[str], location: Location = ()) -> Iterator[Tuple[Dict[str, Any], Location]]:
+def holders(node: Any, path: Sequence[str], location: Location = ()) -> Iterator[Tuple[Dict[str, Any], Location]]:
     """The tables that hold the path's last key, with the location of that key."""
     if path[0] == "*":
         items = enumerate(node) if isinstance(node, list) else node.items() if isinstance(node, dict) else ()
         for step, item in items:
-            yield from _holders(item, path[1:], (*location, step))
+            yield from holders(item, path[1:], (*location, step))
     elif isinstance(node, dict) and path[0] in node:
         if len(path) == 1:
             yield node, (*location, path[0])
         else:
-            yield from _holders(node[path[0]], path[1:], (*location, path[0]))
+            yield from holders(node[path[0]], path[1:], (*location, path[0]))
 
 
-def _among(value: Any, values: Sequence[Any]) -> bool:
+def among(value: Any, values: Sequence[Any]) -> bool:
+    """Whether it is one of them; 1 is not true."""
     return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
 
 
 def _is_off(later: Later, value: Any) -> bool:
     if later.switch:
         return isinstance(value, dict) and not value.get(later.switch)
-    return _among(value, later.off)
+    return among(value, later.off)
 
 
 def _cure(later: Later) -> str:

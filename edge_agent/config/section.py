@@ -77,4 +77,8 @@ AutoInt = Annotated[Union[Literal["auto"], int], AfterValidator(_auto_or_positiv
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(ge=0, le=31_536_000)]
 Count = Annotated[int, Field(ge=0)]
+Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+Uint32 = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Uint64 = Annotated[int, Field(ge=0, le=2**64 - 1)]
 Score = Annotated[float, Field(ge=0, le=1)]

@@ -75,6 +75,8 @@ def _entry(repository: Path, directory: Path) -> ModelEntry:
         versions = _versions(repository, directory, config)
     except (errors.ConfigError, OSError) as error:
         return ModelEntry(name, directory, empty, (), str(error))
+    if config.refused:
+        return ModelEntry(name, directory, config, (), config.refused)
     if not versions:
         return ModelEntry(name, directory, config, (), "no version folder (1, 2, ...) with a model file in %s" % directory)
     return ModelEntry(name, directory, config, versions)

@@ -57,7 +57,7 @@ def test_what_is_accepted_without_effect_is_a_note(run: Check, house: Path) -> N
     assert code == 0
     assert out.startswith(str(house))
     assert "note: cameras.dock.tracker: tracking: not in this version" in err
-    assert "note: models.face: build: not used by this version" in err
+    assert "note: models.face: not used by this version: build (TensorRT" in err
 
 
 def test_every_fault_of_the_file_is_printed_with_its_cure(run: Check) -> None:

@@ -25,6 +25,7 @@ kind = "KIND_CPU"
 preferred_batch_size = [8, 4, 4]
 max_queue_delay_microseconds = 500
 priority_levels = 2
+default_priority_level = 1
 preserve_ordering = true
 [dynamic_batching.default_queue_policy]
 max_queue_size = 16
@@ -72,6 +73,7 @@ def faults(folder: Path) -> Any:
 def test_tritons_keys_and_the_agents_own_are_read(model: Any) -> None:
     folder = model(WHOLE)
     (folder / "labels.txt").write_bytes(b"\xef\xbb\xbfperson\r\n\r\n car \r\n\n")
+    (folder / "l.txt").write_text("yes\nno\n")
     config = load_model_config(folder)
     assert (config.platform, config.max_batch_size, config.host_name(), config.instances) == ("onnxruntime_onnx", 8, "night", 3)
     assert config.input[0].spec(batched=True).shape == (-1, 3, -1, 640)
@@ -94,15 +96,12 @@ def test_tritons_keys_and_the_agents_own_are_read(model: Any) -> None:
         "iou": 0.45,
         "max_objects": 300,
     }
-    assert set(config.ignored) == {
-        "optimization",
-        "build",
-        "input.images.format",
-        "output.out.label_filename",
-        "instance_group[0].kind",
-        "dynamic_batching.priority_levels",
-        "dynamic_batching.preserve_ordering",
-    }
+    assert config.dynamic_batching.priority_levels == 2
+    assert config.dynamic_batching.preserve_ordering
+    assert config.labels_of("out") == ("yes", "no")
+    assert config.labels_of("other") == config.labels
+    assert [key.split(" (")[0] for key in config.ignored] == ["optimization.graph", "input.images.format", "build"]
+    assert config.refused == ""
 
 
 def test_a_folder_without_a_config_leaves_everything_to_the_model_file(tmp_path: Path) -> None:
@@ -119,12 +118,6 @@ def test_an_empty_config_is_a_fault(model: Any) -> None:
         load_model_config(model(""))
 
 
-def test_config_pbtxt_alone_is_a_fault(tmp_path: Path) -> None:
-    (tmp_path / "config.pbtxt").write_text("max_batch_size: 8")
-    with pytest.raises(ConfigError, match=r"config\.pbtxt is not read by this version \(write"):
-        load_model_config(tmp_path)
-
-
 def test_a_folder_that_cannot_be_a_models_name_is_a_fault(tmp_path: Path) -> None:
     folder = tmp_path / "my model"
     folder.mkdir()
@@ -136,28 +129,21 @@ def test_a_folder_that_cannot_be_a_models_name_is_a_fault(tmp_path: Path) -> Non
     ("text", "path"),
     [
         ('name = "other"', "name"),
-        ('platform = "tensorflow_savedmodel"', "platform"),
-        ('backend = "dali"', "backend"),
+        ('platform = "onnx_runtime"', "platform"),
+        ('backend = "onnxruntim"', "backend"),
         ("max_batch_size = -1", "max_batch_size"),
         ("max_batch_sise = 1", "max_batch_sise"),
         ('host = "a b"', "host"),
         ('input = [{ name = "x", data_type = "FP32", dims = [1] }]', "input.x.data_type"),
         ('input = [{ name = "x", data_type = "TYPE_FP32", dims = [0] }]', "input.x.dims"),
-        ('input = [{ name = "x", data_type = "TYPE_FP32", dims = [1], reshape = { shape = [] } }]', "input.x.reshape"),
+        ('[[ensemble_scheduling.step]]\nmodel_name = "a"\ninput_map = { x = "y" }', "ensemble_scheduling"),
         (
-            'input = [{ name = "x", data_type = "TYPE_FP32", dims = [1], allow_ragged_batch = true }]',
-            "input.x.allow_ragged_batch",
-        ),
-        ("[sequence_batching]", "sequence_batching"),
-        ('[[ensemble_scheduling.step]]\nmodel_name = "a"', "ensemble_scheduling"),
-        ("[model_transaction_policy]\ndecoupled = true", "model_transaction_policy"),
-        (
-            '[dynamic_batching.default_queue_policy]\ntimeout_action = "DELAY"',
+            '[dynamic_batching.default_queue_policy]\ntimeout_action = "LATER"',
             "dynamic_batching.default_queue_policy.timeout_action",
         ),
         ("[dynamic_batching]\npreferred_batch_size = [0]", "dynamic_batching.preferred_batch_size"),
         ("[version_policy.latest]\n[version_policy.all]", "version_policy"),
-        ("[[instance_group]]\ncount = 0", "instance_group[0].count"),
+        ("[[instance_group]]\ncount = -1", "instance_group[0].count"),
         ('[image]\nwidth = "wide"', "image.width"),
         ("[image]\nwidth = 20000", "image.width"),
         ("[image]\nstd = [1, 0, 1]", "image.std"),
@@ -191,8 +177,8 @@ def test_keys_that_contradict_each_other_are_a_fault(model: Any, text: str) -> N
 
 
 def test_all_faults_come_at_once(model: Any) -> None:
-    found = faults(model('max_batch_size = "x"\n[sequence_batching]\n[decode]\nkind = "q"\n'))
-    assert set(found) == {"max_batch_size", "sequence_batching", "decode.kind"}
+    found = faults(model('max_batch_size = "x"\n[sequence_batching]\nstrategy = 1\n[decode]\nkind = "q"\n'))
+    assert set(found) == {"max_batch_size", "sequence_batching.strategy", "decode.kind"}
 
 
 @pytest.mark.parametrize("data", [None, b"\xff\xfe"])

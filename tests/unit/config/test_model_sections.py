@@ -7,9 +7,6 @@ from pydantic import ValidationError
 
 from edge_agent.config.batching import DynamicBatching, QueuePolicy
 from edge_agent.config.image import DecodeConfig, ImageConfig
-from edge_agent.config.later import take_out
-from edge_agent.config.model_config import ModelConfig
-from edge_agent.config.model_keys import IGNORED, REFUSED
 from edge_agent.config.tensors import TensorConfig
 from edge_agent.config.versions import VersionPolicy
 from edge_agent.domain.tensors import DataType
@@ -57,16 +54,3 @@ def test_every_datatype_has_its_name_in_the_config(datatype: DataType) -> None:
     assert tensor.datatype is datatype
     assert tensor.spec(batched=False).shape == (3, -1)
     assert tensor.spec(batched=True).shape == (-1, 3, -1)
-
-
-def test_no_key_is_both_ignored_or_refused_and_read() -> None:
-    for later in (*IGNORED, *REFUSED):
-        if len(later.path) == 1:
-            assert later.path[0] not in ModelConfig.model_fields
-
-
-def test_ignored_and_refused_keys_are_taken_out_wherever_they_stand() -> None:
-    tables = {"input": [{"name": "a", "format": "FORMAT_NHWC"}, {"name": "b", "reshape": {"shape": [1]}}], "parameters": {}}
-    assert [location for location, _, _ in take_out(tables, REFUSED).faults] == [("input", 1, "reshape")]
-    assert [location for location, _, _ in take_out(tables, IGNORED).faults] == [("parameters",), ("input", 0, "format")]
-    assert tables == {"input": [{"name": "a"}, {"name": "b"}]}

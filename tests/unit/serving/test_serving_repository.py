@@ -77,12 +77,13 @@ def test_the_platform_is_that_of_the_file_that_is_there_and_a_configured_one_is_
         (lambda root: model(root, "bad", "1", config="x = \n"), "is not TOML"),
         (lambda root: (model(root, "bad", "1"), (root / "bad/config.toml").mkdir()), "cannot be read"),
         (
-            lambda root: (model(root, "bad", "1"), (root / "bad/config.pbtxt").write_text("name: 'bad'")),
-            "config.pbtxt is not read",
+            lambda root: (model(root, "bad", "1"), (root / "bad/config.pbtxt").write_text("name: bad'")),
+            "config.pbtxt:1:10: ",
         ),
+        (lambda root: model(root, "bad", "1", config='backend = "dali"'), "the backend 'dali' (DALI) is not served here"),
         (lambda root: model(root, "bad", "1", config='[decode]\nkind = "yolo"\nlabels = "no.txt"\n'), "no.txt"),
     ],
-    ids=["empty", "no file", "unknown key", "no TOML", "a folder", "pbtxt", "labels"],
+    ids=["empty", "no file", "unknown key", "no TOML", "a folder", "pbtxt", "refused", "labels"],
 )
 def test_a_model_that_cannot_be_served_says_why_and_its_neighbour_is_found(tmp_path, make, says):
     make(tmp_path)
