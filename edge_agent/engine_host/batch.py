@@ -7,10 +7,10 @@ import time
 import traceback
 
 from edge_agent.engine_host import wire
+from edge_agent.engine_host.failures import ModelFailed, shortened
 from edge_agent.engine_host.gather import Gatherer
 from edge_agent.engine_host.kept import KeptAnswers
 from edge_agent.engine_host.model import misfit
-from edge_agent.engine_host.onnx_engine import shortened
 from edge_agent.engine_host.payload import Payload
 
 
@@ -22,6 +22,7 @@ class BatchRunner:
         self._views = views
         self._gatherer = Gatherer(model, views)
         self._kept = KeptAnswers()
+        self._told = {}  # what was told of the requests of the next batch, by place
 
     def handle(self, data):
         """The messages that answer one message."""
@@ -32,6 +33,10 @@ class BatchRunner:
             return self._give_kept(data, batch)
         if kind == wire.DROP:
             self._kept.take(batch, wire.unpack_room(data)[0])
+            return []
+        if kind == wire.TELL:
+            fields = wire.unpack_note(data)
+            self._told[(batch, fields["request"])] = fields
             return []
         raise wire.WireError("message kind %d is not for an engine host" % kind)
 
@@ -44,12 +49,15 @@ class BatchRunner:
             text = "the batch's message is malformed: %s" % error
             answers = [failure(number, "engine.bad_reference", text) for number in range(count)]
             return wire.pack_answers(batch, answers, wire.Times(True))
-        run = _Run(batch, requests)
+        told = {place: fields for (number, place), fields in self._told.items() if number == batch}
+        self._told = {key: fields for key, fields in self._told.items() if key[0] > batch}
+        run = _Run(batch, requests, told)
         members = self._gather(run)
         alone = self._model.max_batch_size <= 1
+        run_group = self._run_apart if self._model.engine.apart else self._run_group
         for group in [[member] for member in members] if alone else [members]:
             if group:
-                self._run_group(run, group)
+                run_group(run, group)
         times = wire.Times(True, run.rows, run.input_ns, run.infer_ns, run.output_ns)
         return wire.pack_answers(batch, run.answers, times)
 
@@ -76,7 +84,7 @@ class BatchRunner:
             done = _now()
             wrong = misfit(outputs, sum(member.request.rows for member in group)) if self._model.batched else ""
         except Exception as error:  # noqa: BLE001 - the engine's own classes; a bad batch must not end the thread
-            wrong, outputs, ready, done = shortened(error), {}, started, _now()
+            wrong, outputs, ready, done = error, {}, started, _now()
         run.rows += sum(member.request.rows for member in group)
         run.input_ns += ready - started
         run.infer_ns += done - ready
@@ -84,11 +92,35 @@ class BatchRunner:
         for member in group:
             rows = slice(at, at + member.request.rows) if self._model.batched else slice(None)
             at += member.request.rows
+            run.answers[member.number] = (
+                _failed(member.number, wrong) if wrong else self._answer(run.batch, member, outputs, rows, len(group) == 1)
+            )
+        run.output_ns += _now() - done
+
+    def _run_apart(self, run, group):
+        """The engine gets the requests as they are, all at once, and answers each by itself."""
+        started = _now()
+        try:
+            asked = [
+                (self._gatherer.own_feeds(member), self._wanted_names([member]), run.told.get(member.number, {}))
+                for member in group
+            ]
+            ready = _now()
+            answers = self._model.engine.run_apart(asked)
+        except Exception as error:  # noqa: BLE001 - as above
+            ready, answers = started, [error] * len(group)
+        done = _now()
+        run.rows += sum(member.request.rows for member in group)
+        run.input_ns += ready - started
+        run.infer_ns += done - ready
+        for member, outputs in zip(group, answers):
+            wrong = outputs
+            if isinstance(outputs, dict):
+                wrong = misfit(outputs, member.request.rows) if self._model.batched else ""
             if wrong:
-                answer = failure(member.number, "engine.execution_failed", wrong)
+                run.answers[member.number] = _failed(member.number, wrong)
             else:
-                answer = self._answer(run.batch, member, outputs, rows, len(group) == 1)
-            run.answers[member.number] = answer
+                run.answers[member.number] = self._answer(run.batch, member, outputs, slice(None), False)
         run.output_ns += _now() - done
 
     def _wanted_names(self, group):
@@ -171,9 +203,10 @@ class BatchRunner:
 class _Run:
     """What one batch has come to so far."""
 
-    def __init__(self, batch, requests):
+    def __init__(self, batch, requests, told):
         self.batch = batch
         self.requests = requests
+        self.told = told
         self.answers = [None] * len(requests)
         self.rows = 0
         self.input_ns = 0
@@ -181,9 +214,15 @@ class _Run:
         self.output_ns = 0
 
 
-def failure(number, code, text):
+def failure(number, code, text, **more):
     """A FAILED answer."""
-    return wire.AnswerRef(number, wire.FAILED, (), json.dumps({"code": code, "text": text}).encode())
+    return wire.AnswerRef(number, wire.FAILED, (), json.dumps(dict(more, code=code, text=text)).encode())
+
+
+def _failed(number, wrong):
+    """The answer to a request that the model did not answer: `wrong` is a text or what was raised."""
+    status = wrong.status if isinstance(wrong, ModelFailed) else ""
+    return failure(number, "engine.execution_failed", shortened(wrong), status=status)
 
 
 def _now():

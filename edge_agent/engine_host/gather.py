@@ -41,7 +41,8 @@ class Gatherer:
             wrong = "input '%s' has %d rows, the request %d" % (spec.name, ref.shape[0], rows)
         if wrong:
             raise wire.WireError(wrong)
-        return tensors.from_wire(self._views.view(ref.segment, ref.offset, ref.nbytes), ref.datatype, ref.shape)
+        view = self._views.view(ref.segment, ref.offset, ref.nbytes)
+        return tensors.from_wire(view, ref.datatype, ref.shape, self._model.engine.text)
 
     def _check(self, request, arrays, first):
         missing = [spec.name for spec, array in zip(self._model.inputs, arrays) if array is None]
@@ -64,6 +65,10 @@ class Gatherer:
             spec.name: self._joined(index, [member.arrays[index] for member in group])
             for index, spec in enumerate(self._model.inputs)
         }
+
+    def own_feeds(self, member):
+        """One request's inputs by name, for whoever may keep or change them."""
+        return {spec.name: array.copy() for spec, array in zip(self._model.inputs, member.arrays)}
 
     def _joined(self, index, arrays):
         first = arrays[0]

@@ -5,8 +5,9 @@ import time
 
 from edge_agent.engine_host import wire
 from edge_agent.engine_host.control import Control, Refused
+from edge_agent.engine_host.failures import LoadError
 from edge_agent.engine_host.instance import Instance
-from edge_agent.engine_host.model import LoadError, load
+from edge_agent.engine_host.model import load
 
 _UNLOAD_WAIT_S = 5.0
 
@@ -30,17 +31,13 @@ class Host:
         if number in self._instances and self._instances[number].alive:
             channel.close()
             raise Refused("model.load_failed", "instance %d is loaded already" % number)
+        name = "%s/%s" % (message["model"], message["version"])
+        instance = Instance(number, name, lambda: load(message), channel, self._views)
         try:
-            model, reply = load(message)
+            reply = instance.load()
         except LoadError as error:
-            channel.close()
             raise Refused("model.load_failed", str(error)) from error
-        except BaseException:
-            channel.close()
-            raise
-        instance = Instance(number, model, channel, self._views)
         self._instances[number] = instance
-        instance.start()
         return reply
 
     def unload(self, message, descriptors):

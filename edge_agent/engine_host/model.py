@@ -4,13 +4,11 @@ import time
 
 import numpy
 
-from edge_agent.engine_host import onnx_engine
 from edge_agent.engine_host.decoders import registry
 from edge_agent.engine_host.decoders.decoder import DecodeError
-from edge_agent.engine_host.onnx_engine import LoadError, shortened
+from edge_agent.engine_host.failures import LoadError, shortened
 from edge_agent.engine_host.tensors import NUMPY_TYPES, Spec
 
-_ENGINES = {"onnxruntime_onnx": onnx_engine.open_engine}
 _DEFAULT_BATCH_SIZE = 4
 _MAX_WARM_UP_BYTES = 1 << 30
 
@@ -45,29 +43,52 @@ class Model:
 def load(message):
     """(model, fields of the reply) for a `load` message; LoadError otherwise."""
     started = time.monotonic()
-    name = "%s/%s" % (message["model"], message["version"])
-    path = message["path"]
-    open_engine = _ENGINES.get(message["platform"])
-    if open_engine is None:
-        raise LoadError("%s: this host runs %s, not %s" % (name, ", ".join(sorted(_ENGINES)), message["platform"]))
-    engine = open_engine(path, message["threads"])
-    inputs = _merge(path, "input", engine.inputs, message.get("inputs"))
-    outputs = _merge(path, "output", engine.outputs, message.get("outputs"))
     warnings = []
-    max_batch_size = _batch_size(path, message["max_batch_size"], inputs, outputs, warnings)
-    decoder = _make_decoder(message, inputs, outputs)
-    model = Model(name, path, engine, inputs, outputs, max_batch_size, decoder)
-    if message.get("warmup", True):
-        _warm_up(model, warnings)
+    make = _KINDS.get(message["platform"])
+    if make is None:
+        name = "%s/%s" % (message["model"], message["version"])
+        raise LoadError("%s: this host runs %s, not %s" % (name, ", ".join(sorted(_KINDS)), message["platform"]))
+    model = make(message, warnings)
     reply = {
-        "inputs": [spec.as_json() for spec in inputs],
-        "outputs": [spec.as_json() for spec in outputs],
+        "inputs": [spec.as_json() for spec in model.inputs],
+        "outputs": [spec.as_json() for spec in model.outputs],
         "batched": model.batched,
         "max_batch_size": model.max_batch_size,
         "load_ms": int((time.monotonic() - started) * 1000),
         "warnings": warnings,
     }
     return model, reply
+
+
+def _of_onnx(message, warnings):
+    from edge_agent.engine_host import onnx_engine  # here, since a host of Python models may have numpy alone
+
+    path = message["path"]
+    engine = onnx_engine.open_engine(path, message["threads"])
+    inputs = _merge(path, "input", engine.inputs, message.get("inputs"))
+    outputs = _merge(path, "output", engine.outputs, message.get("outputs"))
+    max_batch_size = _batch_size(path, message["max_batch_size"], inputs, outputs, warnings)
+    model = _model(message, engine, inputs, outputs, max_batch_size)
+    if message.get("warmup", True):
+        _warm_up(model, warnings)
+    return model
+
+
+def _of_python(message, warnings):
+    """Not warmed up: what zeros would do in foreign code nobody knows."""
+    from edge_agent.engine_host import python_model
+
+    engine = python_model.open_engine(message)
+    return _model(message, engine, engine.inputs, engine.outputs, engine.max_batch_size)
+
+
+_KINDS = {"onnxruntime_onnx": _of_onnx, "python": _of_python}
+
+
+def _model(message, engine, inputs, outputs, max_batch_size):
+    name = "%s/%s" % (message["model"], message["version"])
+    decoder = _make_decoder(message, inputs, outputs)
+    return Model(name, message["path"], engine, inputs, outputs, max_batch_size, decoder)
 
 
 def picture_size(shape):

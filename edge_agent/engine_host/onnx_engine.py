@@ -4,10 +4,10 @@ import os
 
 import onnxruntime
 
+from edge_agent.engine_host.failures import LoadError, shortened
 from edge_agent.engine_host.tensors import Spec
 
 _ERRORS_ONLY = 3
-_TEXT_KEPT = 600
 _DATATYPES = {
     "tensor(bool)": "BOOL",
     "tensor(uint8)": "UINT8",
@@ -25,12 +25,11 @@ _DATATYPES = {
 }
 
 
-class LoadError(Exception):
-    """A model cannot be loaded; the text names it and says what to do."""
-
-
 class OnnxEngine:
     """One session of ONNX Runtime on the CPU."""
+
+    apart = False  #: the rows of several requests run as one
+    text = True  #: BYTES are str
 
     def __init__(self, session, inputs, outputs):
         self._session = session
@@ -40,6 +39,9 @@ class OnnxEngine:
     def run(self, names, feeds):
         """The named outputs as arrays. Raises whatever ONNX Runtime raises."""
         return self._session.run(names, feeds)
+
+    def close(self):
+        """The session goes with its last reference."""
 
 
 def open_engine(path, threads):
@@ -53,12 +55,6 @@ def open_engine(path, threads):
     inputs = [_spec(path, "input", value) for value in session.get_inputs()]
     outputs = [_spec(path, "output", value) for value in session.get_outputs()]
     return OnnxEngine(session, inputs, outputs)
-
-
-def shortened(error):
-    """What a library said, on one line that fits a status page."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= _TEXT_KEPT else text[:_TEXT_KEPT] + "..."
 
 
 def _check_file(path):

@@ -6,7 +6,7 @@ import numpy
 
 from edge_agent.engine_host import wire
 
-#: numpy's type of each datatype; None where numpy has none. BYTES are object arrays of str.
+#: numpy's type of each datatype; None where numpy has none. BYTES are object arrays of str, or of bytes.
 NUMPY_TYPES = {
     "BOOL": numpy.dtype(numpy.bool_),
     "UINT8": numpy.dtype(numpy.uint8),
@@ -52,10 +52,10 @@ class Spec:
         return ""
 
 
-def from_wire(view, datatype_code, shape):
+def from_wire(view, datatype_code, shape, text=True):
     """An array over the bytes of `view`: no copy, unless they lie misaligned. WireError when they do not fit the shape."""
     if datatype_code == BYTES_CODE:
-        return _unpack_strings(view, shape)
+        return _unpack_strings(view, shape, text)
     dtype = _BY_CODE[datatype_code]
     if dtype is None:
         raise wire.WireError("%s tensors are not supported by this engine" % wire.DATATYPES[datatype_code])
@@ -86,7 +86,7 @@ def _count(shape):
     return count
 
 
-def _unpack_strings(view, shape):
+def _unpack_strings(view, shape, text):
     count = _count(shape)
     if count * _LENGTH.size > len(view):
         raise wire.WireError("%d bytes cannot hold %d strings" % (len(view), count))
@@ -97,7 +97,7 @@ def _unpack_strings(view, shape):
         raise wire.WireError("%d bytes follow the last string" % len(view))
     strings = numpy.empty(count, object)
     try:
-        strings[:] = [part.decode("utf-8") for part in parts]
+        strings[:] = [part.decode("utf-8") for part in parts] if text else parts
     except UnicodeDecodeError as error:
         raise wire.WireError("a string is not UTF-8, and the engine takes no other") from error
     return strings.reshape(shape)

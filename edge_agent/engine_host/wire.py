@@ -24,6 +24,12 @@ EXECUTE = 1  # agent -> host: one batch
 ANSWER = 2  # host -> agent: answers of a batch, the last message of it says so
 ROOM = 3  # agent -> host: a slot for an answer that did not fit
 DROP = 4  # agent -> host: the answer is not wanted any more
+TELL = 5  # agent -> host: id and parameters of a request in the batch that follows; a note, as are all below
+CALL = 6  # host -> agent: a Python model asks another model; the number is the call's
+CALL_ROOM = 7  # agent -> host: where its inputs go, or an error
+CALL_GO = 8  # host -> agent: the inputs lie there
+CALL_DONE = 9  # agent -> host: where the outputs lie, or an error
+CALL_FREE = 10  # host -> agent: the outputs are read, or the call is given up
 
 OK = 0  # outputs lie in the slot
 FAILED = 1  # error text instead
@@ -223,6 +229,19 @@ def pack_drop(batch, request):
 def unpack_room(data):
     """(request, segment, offset, capacity) of ROOM and DROP."""
     return _ROOM.unpack_from(data, _HEAD.size)
+
+
+def pack_note(kind, number, fields):
+    """A message whose fields are JSON. WireError when it would not fit one datagram."""
+    data = _HEAD.pack(VERSION, kind, 0, number) + json.dumps(fields, separators=(",", ":")).encode()
+    if len(data) > MAX_MESSAGE:
+        raise WireError("a message of %d bytes, over %d" % (len(data), MAX_MESSAGE))
+    return data
+
+
+def unpack_note(data):
+    """The fields of such a message. ValueError when they are not JSON."""
+    return json.loads(data[_HEAD.size :].decode())
 
 
 def aligned(offset):

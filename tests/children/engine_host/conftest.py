@@ -35,6 +35,18 @@ def load_order(name, **fields):
     return order
 
 
+def python_order(folder, text, **fields):
+    """A `load` message for a Python model whose model.py says `text`: x and y, FP32 [4], batches up to 8."""
+    path = folder / "pm" / "1" / "model.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    order = load_order("pm", platform="python", path=str(path), directory=str(folder / "pm"))
+    for role, name in (("inputs", "x"), ("outputs", "y")):
+        order[role] = [{"name": name, "datatype": "FP32", "shape": [-1, 4]}]
+    order.update(fields)
+    return order
+
+
 class Arena:
     """A segment as the agent would make one: a file mapped by both sides."""
 
@@ -76,9 +88,9 @@ class Arena:
 class Bench:
     """A model behind a BatchRunner, asked as the agent asks."""
 
-    def __init__(self, arena, name, **fields):
+    def __init__(self, arena, order):
         self.arena = arena
-        self.model, self.reply = load(load_order(name, **fields))
+        self.model, self.reply = load(order)
         self.runner = BatchRunner(self.model, arena.views)
         self.batch = 0
         self.times = None
@@ -125,7 +137,27 @@ def arena():
 @pytest.fixture
 def bench(arena):
     """Makes a Bench for a test model: `bench("add_one", max_batch_size=4)`."""
-    return lambda name, **fields: Bench(arena, name, **fields)
+    return lambda name, **fields: Bench(arena, load_order(name, **fields))
+
+
+@pytest.fixture
+def python_bench(arena, tmp_path):
+    """Makes a Bench for a Python model: `python_bench(text_of_model_py)`."""
+    made = []
+
+    def make(text, **fields):
+        made.append(Bench(arena, python_order(tmp_path, text, **fields)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.model.engine.close()
+
+
+@pytest.fixture
+def order_of(tmp_path):
+    """Makes a `load` message for a Python model."""
+    return lambda text, **fields: python_order(tmp_path, text, **fields)
 
 
 @pytest.fixture

@@ -176,6 +176,8 @@ def test_a_request_without_a_slot_waits_for_one(bench):
 class Echo:
     """An engine that answers with its input's own memory."""
 
+    apart, text = False, True
+
     def run(self, names, feeds):
         return [feeds["x"]]
 

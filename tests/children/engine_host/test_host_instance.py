@@ -16,8 +16,8 @@ class Served:
         self.bench = bench
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ours.settimeout(WAIT_S)
-        self.instance = Instance(1, bench.model, theirs, bench.arena.views)
-        self.instance.start()
+        self.instance = Instance(1, bench.model.name, lambda: (bench.model, bench.reply), theirs, bench.arena.views)
+        assert self.instance.load() == bench.reply
 
     def ask(self, *requests):
         self.bench.batch += 1
@@ -66,7 +66,7 @@ def test_batches_sent_ahead_are_answered_in_order(served):
         check(one, one.answers(1)[0], value + 1)
 
 
-@pytest.mark.parametrize("rubbish", [b"\xff" * 40, b"\x01", b"\x01\x09" + b"\0" * 10, b"\x01\x03" + b"\0" * 10])
+@pytest.mark.parametrize("rubbish", [b"\xff" * 40, b"\x01", b"\x01\x63" + b"\0" * 10, b"\x01\x03" + b"\0" * 10])
 def test_rubbish_on_the_channel_does_not_end_the_thread(served, rubbish, capfd):
     one = served("add_one")
     one.ours.send(rubbish)
