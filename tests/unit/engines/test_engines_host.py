@@ -296,7 +296,7 @@ async def test_all_copies_of_a_model_are_down_before_any_request_of_theirs_is_tr
 async def test_two_copies_share_the_requests_and_a_killed_host_fails_none(tmp_path):
     async with running(tmp_path) as rig:
         model = await rig.host.load(rig.order(instances=2))
-        assert threads(rig.host.supervisor.pid).count("add/1") == 2
+        await until(lambda: threads(rig.host.supervisor.pid).count("add/1") == 2)
         deaths = []
         batcher = rig.batcher(model, on_lone_death=lambda: deaths.append(1))
         for _ in range(3):
