@@ -12,6 +12,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 from edge_agent.access.gate import is_loopback
 from edge_agent.access.tokens import FILE_NAME as TOKENS_FILE
 from edge_agent.access.tokens import TokenFile
+from edge_agent.cli.check_repository import check_repository
 from edge_agent.config.load import load_config
 from edge_agent.config.root import AgentConfig
 from edge_agent.config.secret import read_secret
@@ -27,11 +28,16 @@ Fault = Tuple[str, str, str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None of its own: it checks what --config names."""
+    """`--repository` checks a folder of models alone, without a configuration."""
+    parser.add_argument(
+        "--repository", type=Path, metavar="PATH", help="only say, one line a model, whether the models in PATH are served"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print every fault and answer 78, or one line and 0."""
+    if args.repository is not None:
+        return check_repository(args.repository)
     try:
         config = load_config(args.config, os.environ)
     except ConfigError as error:

@@ -63,6 +63,9 @@ IGNORED: Tuple[Unserved, ...] = (
     Unserved(("model_warmup", "*", "inputs", "*", "input_data_file"), "zeros are used instead", off=("",)),
     Unserved(("ensemble_scheduling", "max_inflight_responses"), "no model here is decoupled", off=(0,)),
     Unserved(("ensemble_scheduling", "max_inflight_requests"), "no model here is decoupled", off=(0,)),
+    Unserved(
+        ("parameters", "EXECUTION_ENV_PATH"), "say the interpreter by [hosts.NAME] python, and that host in the model's config"
+    ),
     Unserved(("build",), _NO_TENSORRT),
     Unserved(("accept",), "versions are not yet compared before they are served"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import typing
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Tuple, Type
 
 from pydantic import BaseModel
@@ -15,6 +16,7 @@ from edge_agent.config.pbtxt import Message, Word
 
 _TRUE, _FALSE = ("true", "True", "t"), ("false", "False", "f")
 _INTEGER = re.compile(r"-?[0-9]{1,20}\Z")
+_LITERALS = (typing.Literal, Literal)  # two different things before Python 3.10.1
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
@@ -123,7 +125,7 @@ def fields_of(schema: Type[BaseModel]) -> Dict[str, FieldInfo]:
 
 def _enumerated(kinds: List[Any], value: Any) -> Any:
     """The name of an enumeration's value that is given by its number."""
-    names: Tuple[Any, ...] = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    names: Tuple[Any, ...] = next((get_args(kind) for kind in kinds if get_origin(kind) in _LITERALS), ())
     if int not in kinds and type(value) is int and 0 <= value < len(names):
         return names[value]
     return value

@@ -99,6 +99,8 @@ def _versions(repository: Path, directory: Path, config: ModelConfig) -> Tuple[V
 
 
 def _version_file(number: int, folder: Path, config: ModelConfig) -> Optional[VersionEntry]:
+    if config.platform == "ensemble":
+        return VersionEntry(number, config.platform, folder)
     platforms: List[str] = [config.platform] if config.platform else list(_FILES)
     for platform in platforms:
         path = folder / (config.default_model_filename or _FILES.get(platform, "model"))
