@@ -14,6 +14,7 @@ EdgeAgentError
         ArenaFull             no tensor memory within the time allowed
         DeadlineExceeded      the answer would have come too late
         Draining              the agent is stopping
+        ControlRefused        loading by request is not allowed in this control mode
     EngineError               the engine's side
         EngineLoadError       a model could not be loaded
         ExecutionError        a run failed
@@ -131,6 +132,13 @@ class Draining(UnavailableError):
     """Server exiting."""
 
     code = "request.draining"
+
+
+class ControlRefused(UnavailableError):
+    """Explicit model load / unload is not allowed."""
+
+    code = "request.control_mode"
+    retryable = False
 
 
 class EngineError(EdgeAgentError):

@@ -91,13 +91,21 @@ def picture(value: float) -> Any:
 class Rig:
     """Serving with what it needs."""
 
-    def __init__(self, repository: Path, hosts: Optional[Dict[str, HostSection]] = None, arena_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        repository: Path,
+        hosts: Optional[Dict[str, HostSection]] = None,
+        arena_bytes: int = 64 << 20,
+        more: Tuple[Path, ...] = (),
+        state_dir: Optional[Path] = None,
+        **section: Any,
+    ) -> None:
         self.clock = Clock()
         self.arena = Arena(arena_bytes)
         self.metrics = Metrics()
         self.journal = KeptJournal()
-        section = ModelsSection(repository=(repository,))
-        self.serving = Serving(section, hosts or {}, self.arena, self.clock, self.metrics, self.journal)
+        models = ModelsSection(repository=(repository, *more), **section)
+        self.serving = Serving(models, hosts or {}, self.arena, self.clock, self.metrics, self.journal, state_dir)
 
     async def ask(self, model: str, *arrays: Any, decode: bool = False, names: Tuple[str, ...] = ("x",), **fields: Any) -> Any:
         """The first output as an array, or the detections."""

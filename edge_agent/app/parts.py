@@ -80,7 +80,7 @@ class Parts:
         self.device = DeviceSampler(reader)
         self.images = ImageChild(self.arena, clock, config.vision.python)
         self.bodies = BodyChild(self.arena, clock, config.vision.python)
-        self.serving = Serving(config.models, config.hosts, self.arena, clock, self.metrics, self.store)
+        self.serving = Serving(config.models, config.hosts, self.arena, clock, self.metrics, self.store, state_dir)
         self.detector = Detector(self.serving, self.images, self.store, clock)
         self.mqtt: Optional[MqttPipeline] = None
         if config.mqtt is not None:

@@ -18,6 +18,7 @@ def document(parts: Parts, agent: PartStatus, started_at: float, safe_mode: bool
     clock = parts.clock
     body: Dict[str, Any] = {
         "models": parts.serving.status(),
+        "repository": parts.serving.repository_status(),
         "engine_hosts": parts.serving.host_status(),
         "cameras": [camera.status() for camera in parts.cameras.values()],
         "mqtt": _OFF.as_json() if parts.mqtt is None else parts.mqtt.status(),

@@ -36,6 +36,7 @@ class DynamicBatcher:
         clock: Clock,
         on_batch: Callable[[int, str], None] = lambda rows, reason: None,
         on_lone_death: Callable[[], None] = lambda: None,
+        on_ran: Callable[[int, Ran], None] = lambda rows, ran: None,
     ) -> None:
         self.model = model
         self.version = version
@@ -45,6 +46,7 @@ class DynamicBatcher:
         self._clock = clock
         self._on_batch = on_batch
         self._on_lone_death = on_lone_death
+        self._on_ran = on_ran
         self._order = ArrivalOrder(policy.preserve_ordering)
         self._lanes = Lanes((), self.service_time)
         self._alarm = Alarm(clock, self._pump)
@@ -212,6 +214,7 @@ class DynamicBatcher:
         now = self._clock.monotonic()
         self.service_time.learn(batch.rows, now - lane.started_at)
         self._lanes.remove(lane, batch, now)
+        self._on_ran(batch.rows, ran)
         for item, answer in zip(batch.items, batch.answers):
             self._answer(item, answer, batch, ran)
         self._pump()

@@ -27,9 +27,12 @@ class ModelsSection(Section):
     )
     control_mode: Literal["none", "poll", "explicit"] = Field(
         "poll",
-        description="none and poll load every model at start (this version looks once); explicit loads those in `load`",
+        description="none loads every model at start; poll follows what changes in the folders; explicit loads by request",
     )
     load: Tuple[str, ...] = Field(("*",), description="models that explicit mode loads at start; * is every one")
+    poll_interval_s: float = Field(
+        5.0, ge=0.1, le=86_400, description="how often poll looks; a change counts at the second look"
+    )
     strict_readiness: bool = Field(False, description="ready only when every model is, as Triton has it")
 
     @field_validator("load")

@@ -10,6 +10,18 @@ MODELS: Dict[str, Code] = {
     "model.loading": code("The model is being loaded.", "正在加载模型。"),
     "model.loaded": code("The model is loaded.", "模型已加载。"),
     "model.unloaded": code("The model was unloaded.", "模型已卸载。", "Load it to use it again.", "如需使用，请重新加载。"),
+    "model.repository": code(
+        "The model repository cannot be read: {text}",
+        "无法读取模型库：{text}",
+        "Make the folder, mount its disk, or set models.repository to where your models are.",
+        "请创建该目录、挂载其磁盘，或将 models.repository 设为模型所在的位置。",
+    ),
+    "model.holds_lost": code(
+        "Which models were taken down by hand is not known any more.",
+        "已无法得知哪些模型曾被手动停用。",
+        "Take them down again: edge-agent models unload NAME.",
+        "请重新停用：edge-agent models unload 名称。",
+    ),
     "model.load_failed": code(
         "The model could not be loaded: {text}",
         "模型无法加载：{text}",
@@ -194,5 +206,11 @@ MODELS: Dict[str, Code] = {
         "请放宽期限，或减轻模型负载。",
     ),
     "request.draining": code("The agent is stopping.", "代理程序正在停止。", "Try again when it runs.", "请在其运行后重试。"),
+    "request.control_mode": code(
+        "Loading and unloading by request is not allowed in this control mode.",
+        "当前控制模式不允许通过请求加载或卸载模型。",
+        "Set models.control_mode to explicit, or use edge-agent models load|unload, which work in every mode.",
+        "请将 models.control_mode 设为 explicit，或使用在任何模式下都有效的 edge-agent models load|unload。",
+    ),
     "request.cancelled": code("The caller left before the answer came.", "调用方在应答前已离开。"),
 }

@@ -10,9 +10,11 @@ from typing import Any, Callable, Dict, Optional
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import PartStatus, State
+from edge_agent.engines.calls import CallDesk, CallHost, CallMemory
 from edge_agent.engines.hosted import HostedModel, HostOptions
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
+from edge_agent.engines.segments import HostSegments
 from edge_agent.engines.traffic import Traffic
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.processes.child import Child, ChildSpec
@@ -35,16 +37,17 @@ class EngineHost:
         arena: Arena,
         clock: Clock,
         on_event: Callable[[str, str, str], None] = lambda kind, name, text: None,
+        calls: Optional[CallDesk] = None,
     ) -> None:
         self.options = options
-        self.segment: Segment = arena.segment("host:" + options.name)
         self.models: Dict[str, HostedModel] = {}
         self.on_change: Callable[[HostedModel], None] = lambda model: None
         self._arena = arena
         self._clock = clock
         self._on_event = on_event
-        self._segments: Dict[int, Segment] = {self.segment.number: self.segment}
-        self._abandoned: Dict[int, Segment] = {}  #: by the pid that may still write there
+        self._segments = HostSegments(arena, "host:" + options.name)
+        self._memory = CallMemory(arena, options.name)
+        self._calls = CallHost(calls or CallDesk(), self._memory, arena, self.share)
         self._traffic = Traffic()
         self._next_instance = 0
         self._stopping = False
@@ -68,7 +71,14 @@ class EngineHost:
         """Ends the process."""
         self._stopping = True
         await self._supervisor.stop()
-        self._arena.retire(self.segment)
+        await self._calls.tasks.stop()
+        self._memory.retire()
+        self._segments.retire()
+
+    @property
+    def segment(self) -> Segment:
+        """Its own, where its requests' tensors lie."""
+        return self._segments.own
 
     @property
     def up(self) -> bool:
@@ -76,36 +86,47 @@ class EngineHost:
         return self._supervisor.state is SupervisorState.UP
 
     @property
+    def loading(self) -> bool:
+        """Whether a model is on its way into it."""
+        return self._traffic.loading
+
+    @property
     def supervisor(self) -> Supervisor:
         """For status and tests."""
         return self._supervisor
 
-    async def share(self, segment: Segment) -> None:
-        """Lets the host read a segment of a camera or of the image child, now and after each restart. ModelNotReady."""
-        if self._segments.get(segment.number) is segment:
+    async def share(self, segment: Segment, writable: bool = False) -> None:
+        """Lets the host map a segment that is not its own, now and after each restart. ModelNotReady."""
+        if self._segments.has(segment):
             return
         try:
             child = await self._supervisor.wait_up(_SHARE_TIMEOUT_S)
-            await child.attach(segment, writable=False)
+            await self._segments.share(child, segment, writable)
         except errors.ChildError as error:
-            raise errors.ModelNotReady("engine host %s takes no pictures now: %s" % (self.options.name, error)) from error
-        self._segments[segment.number] = segment
+            raise errors.ModelNotReady("engine host %s takes no tensors now: %s" % (self.options.name, error)) from error
 
     # -- models -----------------------------------------------------------------------------------------------------
 
     async def load(self, order: LoadOrder) -> HostedModel:
         """Loads a version; EngineLoadError says why not. A host that dies of it is tried again, thrice a minute at most."""
+        if order.platform == "python":
+            self._memory.segment()  # its part of the arena, while there is something left
         model = HostedModel(order, [self._instance(order) for _ in range(order.instances)])
         with self._traffic.load(), contextlib.ExitStack() as undo:
             undo.callback(model.close)
             while not await self._try_load(model):
                 pass
             undo.pop_all()
-        self.models[order.label] = model
+        self.models[self._key(model)] = model
         for instance in model.instances:
             self._traffic.listen(instance.tell_room)
             instance.open()
         return model
+
+    @staticmethod
+    def _key(model: HostedModel) -> str:
+        """A version that is loaded anew stands beside its predecessor for a while."""
+        return "%s#%d" % (model.order.label, model.instances[0].number)
 
     async def _try_load(self, model: HostedModel) -> bool:
         """False when the host died, of this model or of another one that was loaded before it."""
@@ -125,7 +146,9 @@ class EngineHost:
 
     def drop(self, model: HostedModel) -> None:
         """The host lets go of a model that is not wanted after all."""
-        self.models.pop(model.order.label, None)
+        self.models.pop(self._key(model), None)
+        for instance in model.instances:
+            self._traffic.forget(instance.tell_room)
         model.close()
 
     def lone_death(self, model: HostedModel) -> None:
@@ -156,6 +179,8 @@ class EngineHost:
             self.options.load_timeout_s,
             self._on_hang,
             self._on_busy,
+            self._calls if order.platform == "python" else None,
+            "%s/%d" % (self.options.name, self._next_instance),
         )
 
     def _on_hang(self, text: str) -> None:
@@ -201,7 +226,7 @@ class EngineHost:
         """A new process: gives it the segments and the models that its predecessor had."""
         assert self._loading is not None
         async with self._loading:
-            await self._attach_all(child)
+            await self._segments.attach_all(child)
             for model in [model for model in self.models.values() if model.error is None]:
                 await self._reload(child, model)
         for model in self.models.values():
@@ -210,13 +235,6 @@ class EngineHost:
                     instance.open()
             self.on_change(model)
         self._on_event("engine_host.up", self.options.name, "")
-
-    async def _attach_all(self, child: Child) -> None:
-        for number, segment in list(self._segments.items()):
-            if segment.closed:  # of a vision child that could not be ended at once
-                del self._segments[number]
-            else:
-                await child.attach(segment, writable=segment is self.segment)
 
     async def _reload(self, child: Child, model: HostedModel) -> None:
         if child.gone:
@@ -233,8 +251,9 @@ class EngineHost:
     def _on_child_down(self, reason: str, reaped: bool) -> None:
         """The process ended: everything in flight is lost, and all that is told of it goes by what is left."""
         if not reaped:
-            self._abandon()
+            self._segments.abandon(self._supervisor.pid or 0)
         suspect = not self._traffic.loading
+        self._blame(suspect)
         self._traffic.reset()
         instances = [instance for model in self.models.values() for instance in model.instances]
         for instance in instances:
@@ -249,18 +268,15 @@ class EngineHost:
         _log.warning("engine host %s ended: %s", self.options.name, reason, extra={"code": "engine_host.died"})
         self._on_event("engine_host.down", self.options.name, reason)
 
-    def _abandon(self) -> None:
-        """The process is killed but not gone: what it may still write to is used no more. Elsewhere it only reads."""
-        self._arena.abandon(self.segment)
-        self._segments.pop(self.segment.number, None)
-        self._abandoned[self._supervisor.pid or 0] = self.segment
-        self.segment = self._arena.segment("host:" + self.options.name)
-        self._segments[self.segment.number] = self.segment
+    def _blame(self, suspect: bool) -> None:
+        """A Python model is not run again alone to find out whose doing it was: what ran alone by chance is enough."""
+        if suspect and self._traffic.held == 1 and not self._stopping:
+            for model in self.models.values():
+                if model.order.platform == "python" and any(instance.runs_one for instance in model.instances):
+                    self.lone_death(model)
 
     def _on_late_end(self, pid: int) -> None:
-        segment = self._abandoned.pop(pid, None)
-        if segment is not None:
-            self._arena.retire(segment)
+        self._segments.reaped(pid)
 
     # -- what is shown ----------------------------------------------------------------------------------------------
 
@@ -272,7 +288,7 @@ class EngineHost:
             **self._part(supervisor).as_json(),
             "pid": supervisor.pid,
             "restarts": supervisor.restarts,
-            "models": sorted(self.models),
+            "models": sorted({model.order.label for model in self.models.values()}),
         }
 
     def _part(self, supervisor: Supervisor) -> PartStatus:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, Iterator, List
+from typing import Callable, Iterator, List, Set
 
 Listener = Callable[[], None]
 
@@ -15,13 +15,14 @@ class Traffic:
         self.held = 0
         self._alone = False  #: the batch it holds runs alone
         self._waiting: List[Listener] = []  #: who waits to run alone: nothing new until the host is empty
+        self._calling: Set[int] = set()  #: instances whose model waits for another, maybe one of this host
         self._loads = 0
         self._listeners: List[Listener] = []
 
     @property
     def open(self) -> bool:
         """Whether ordinary batches may be sent."""
-        return not self._alone and not self._waiting
+        return bool(self._calling) or (not self._alone and not self._waiting)
 
     @property
     def loading(self) -> bool:
@@ -32,6 +33,11 @@ class Traffic:
         """`listener` is called whenever batches may be sent that could not be before."""
         self._listeners.append(listener)
 
+    def forget(self, listener: Listener) -> None:
+        """The opposite of `listen`."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
     def may_run_alone(self, listener: Listener) -> bool:
         """Whether nothing else runs or is being loaded; if not, the host is let run empty, then `listener` is called."""
         if self._loads:
@@ -41,6 +47,17 @@ class Traffic:
         if listener not in self._waiting:
             self._waiting.append(listener)
         return False
+
+    def calls(self, instance: int, whether: bool) -> None:
+        """An instance begins, or ends, to wait for another model: until then the host cannot run empty."""
+        before = self.open
+        if whether:
+            self._calling.add(instance)
+        else:
+            self._calling.discard(instance)
+        if self.open and not before:
+            for listener in list(self._listeners):
+                listener()
 
     def began(self, alone: bool) -> None:
         """A batch was sent."""
@@ -70,6 +87,7 @@ class Traffic:
         self.held = 0
         self._alone = False
         self._waiting.clear()
+        self._calling.clear()
 
     def _tell(self) -> None:
         """Who waits to run alone is asked first: the others would fill the host again, and again."""

@@ -19,7 +19,7 @@ from edge_agent.pipelines.pace import Pace, Rate
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.detect import picture_request, to_source
 from edge_agent.serving.serving import Serving
-from edge_agent.serving.version import ServedVersion
+from edge_agent.serving.servable import Servable
 from edge_agent.telemetry.metrics import Metrics
 from edge_agent.telemetry.redaction import redact
 from edge_agent.telemetry.tasks import Tasks
@@ -122,7 +122,7 @@ class CameraPipeline:
             lease.release()
         self._keep(frame, response)
 
-    def _served(self) -> Tuple[ServedVersion, Preprocess]:
+    def _served(self) -> Tuple[Servable, Preprocess]:
         """The model as it is now; notes since when there is none that takes frames."""
         try:
             served = self._serving.lookup(self._section.model)
@@ -135,12 +135,11 @@ class CameraPipeline:
         self._no_model_since = ""
         return served, served.preprocess
 
-    async def _wait_for_room(self, served: ServedVersion) -> None:
+    async def _wait_for_room(self, served: Servable) -> None:
         """Until the frame is due and the model will be free once the frame is filled."""
-        assert served.batcher is not None
         while True:
             now = self._clock.monotonic()
-            at = max(self._pace.due_at(now), served.batcher.room_at(now) - self._fill_s)
+            at = max(self._pace.due_at(now), served.room_at(now) - self._fill_s)
             if at <= now:
                 self._pace.took(now)
                 return

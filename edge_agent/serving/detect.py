@@ -15,7 +15,7 @@ from edge_agent.domain.results import Detection, Result
 from edge_agent.domain.tensors import DataType, Lease, Tensor
 from edge_agent.serving import picture
 from edge_agent.serving.serving import Serving
-from edge_agent.serving.version import ServedVersion
+from edge_agent.serving.servable import Servable
 
 _PREPARE_S = 15.0  #: longest wait for a decoded picture
 
@@ -60,7 +60,7 @@ def to_source(objects: Tuple[Detection, ...], geometry: Geometry) -> Tuple[Detec
     return tuple(seen if seen.box is None else replace(seen, box=geometry.to_source(seen.box)) for seen in objects)
 
 
-def picture_request(served: ServedVersion, preprocess: Preprocess, lease: Lease, **fields: Any) -> InferRequest:
+def picture_request(served: Servable, preprocess: Preprocess, lease: Lease, **fields: Any) -> InferRequest:
     """The request for one prepared picture that lies in `lease`."""
     assert served.config.image is not None
     spec = picture.picture_input(served.config.image, served.inputs)
@@ -124,7 +124,7 @@ class Detector:
 
     def _answer(
         self,
-        served: ServedVersion,
+        served: Servable,
         frame: FilledFrame,
         response: InferResponse,
         min_score: float,

@@ -12,11 +12,14 @@ from edge_agent.batching.batcher import DynamicBatcher
 from edge_agent.config.hosts import HostSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import State
+from edge_agent.engines.batch import Ran
 from edge_agent.engines.host import EngineHost
 from edge_agent.engines.hosted import HostedModel, HostOptions
 from edge_agent.engines.load import LoadOrder
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.repository import digest
+from edge_agent.serving.servable import Servable
+from edge_agent.serving.statistics import VersionStatistics
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
 
@@ -55,19 +58,18 @@ class Loader:
         await asyncio.gather(*(host.stop() for host in hosts))
         self.hosts.clear()
 
-    async def load(self, version: ServedVersion) -> str:
-        """Loads a version and sets its state; answers the file's digest. Raises nothing: a failure is a state."""
-        sha256 = ""
+    async def load(self, version: Servable) -> None:
+        """Loads a version and sets its state. Raises nothing: a failure is a state."""
+        assert isinstance(version, ServedVersion)
         try:
             if version.platform not in _SERVED_PLATFORMS:
                 raise errors.EngineLoadError("%s is not served by this version of the agent" % version.platform)
-            sha256 = await asyncio.get_running_loop().run_in_executor(None, digest, version.entry.path)
+            version.sha256 = await asyncio.get_running_loop().run_in_executor(None, digest, version.entry.path)
             await self._load(version)
         except errors.ConfigError as error:
             version.become(State.FAILED, "model.config_rejected", text=str(error))
         except (errors.EdgeAgentError, OSError) as error:
             version.become(State.FAILED, "model.load_failed", text=str(error))
-        return sha256
 
     async def _load(self, version: ServedVersion) -> None:
         host = await self._host(version.config.host_name(version.platform))
@@ -84,6 +86,15 @@ class Loader:
         self._metrics.model_loaded(version.name, version.version, hosted.report.load_ms / 1e3)
         version.become(State.OK)
 
+    async def end_idle_hosts(self) -> None:
+        """A host ends with its last model: then its memory is returned for certain."""
+        assert self._starting is not None
+        async with self._starting:
+            for name, host in list(self.hosts.items()):
+                if not host.models and not host.loading:
+                    del self.hosts[name]
+                    await host.stop()
+
     def _batcher(self, version: ServedVersion, host: EngineHost, hosted: HostedModel) -> DynamicBatcher:
         name, number, metrics = version.name, version.version, self._metrics
         assert hosted.report is not None
@@ -94,6 +105,7 @@ class Loader:
             self._clock,
             on_batch=lambda rows, reason: metrics.batch_done(name, number, rows, reason),
             on_lone_death=lambda: host.lone_death(hosted),
+            on_ran=_counter(version.statistics),
         )
 
     def _order(self, version: ServedVersion, host_name: str) -> LoadOrder:
@@ -137,3 +149,10 @@ class Loader:
         if kind == "engine_host.down":
             self._metrics.child_restarted("host:" + name)
         self._on_event(kind, name, text)
+
+
+def _counter(statistics: VersionStatistics) -> Callable[[int, Ran], None]:
+    def ran(rows: int, times: Ran) -> None:
+        statistics.ran(rows, int(times.input_s * 1e6), int(times.infer_s * 1e6), int(times.output_s * 1e6))
+
+    return ran

@@ -41,6 +41,15 @@ class ModelEntry:
     fault: str = ""
 
 
+def find(repositories: Sequence[Path], name: str) -> Optional[ModelEntry]:
+    """One model by its name, from the first repository that has it."""
+    for repository in repositories:
+        directory = repository / name
+        if MODEL_NAME_PATTERN.match(name) and directory.is_dir():
+            return read_model(repository, directory)
+    return None
+
+
 def scan(repositories: Sequence[Path]) -> List[ModelEntry]:
     """Every model of the repositories by name; one found twice is taken from the first and faulted in none.
 
@@ -50,7 +59,7 @@ def scan(repositories: Sequence[Path]) -> List[ModelEntry]:
     for repository in repositories:
         for directory in _model_directories(repository):
             if directory.name not in found:
-                found[directory.name] = _entry(repository, directory)
+                found[directory.name] = read_model(repository, directory)
     return [found[name] for name in sorted(found)]
 
 
@@ -63,7 +72,8 @@ def _model_directories(repository: Path) -> Iterator[Path]:
     return (child for child in children if child.is_dir() and not child.name.startswith(".") and child.name not in _NOT_MODELS)
 
 
-def _entry(repository: Path, directory: Path) -> ModelEntry:
+def read_model(repository: Path, directory: Path, config: Optional[ModelConfig] = None) -> ModelEntry:
+    """A model's folder; `config` stands in for the file in it (a load with a configuration of its own)."""
     empty = ModelConfig()
     name = directory.name
     if not MODEL_NAME_PATTERN.match(name):
@@ -71,7 +81,7 @@ def _entry(repository: Path, directory: Path) -> ModelEntry:
     if not _inside(repository, directory):
         return ModelEntry(name, directory, empty, (), "the folder is a link that leads out of the repository")
     try:
-        config = load_model_config(directory)
+        config = config or load_model_config(directory)
         versions = _versions(repository, directory, config)
     except (errors.ConfigError, OSError) as error:
         return ModelEntry(name, directory, empty, (), str(error))
@@ -107,6 +117,24 @@ def _version_file(number: int, folder: Path, config: ModelConfig) -> Optional[Ve
         if path.is_file():
             return VersionEntry(number, platform, path)
     return None
+
+
+#: size, time and identity of every file that a version is made of
+Fingerprint = Tuple[Tuple[str, int, int, int], ...]
+
+
+def fingerprint(entry: ModelEntry, version: VersionEntry) -> Fingerprint:
+    """Changes with any file of the version's folder, and with any beside config.toml (labels, decoders)."""
+    files = [path for path in entry.directory.iterdir() if path.is_file()]
+    files += [path for path in version.path.parent.rglob("*") if path.is_file()]
+    marks = []
+    for path in sorted(files):
+        try:
+            stat = path.stat()
+        except OSError:
+            continue  # it went in this moment: the next look tells
+        marks.append((str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino))
+    return tuple(marks)
 
 
 def digest(path: Path) -> str:

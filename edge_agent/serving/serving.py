@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.config.hosts import HostSection
@@ -15,16 +15,19 @@ from edge_agent.domain.status import PartStatus, State
 from edge_agent.domain.tensors import Lease
 from edge_agent.engines.hosted import HostedModel
 from edge_agent.processes.arena import Arena, Segment
+from edge_agent.serving.catalogue import Catalogue
+from edge_agent.serving.control import Control
+from edge_agent.serving.holds import Holds
 from edge_agent.serving.journal import Journal, record
 from edge_agent.serving.loading import Loader
-from edge_agent.serving.repository import ModelEntry, scan
+from edge_agent.serving.repository import ModelEntry, VersionEntry
+from edge_agent.serving.servable import Servable
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
-from edge_agent.telemetry.tasks import Tasks
 
 
 class Serving:
-    """Loads the repository and answers requests. Listening and loading go on side by side: live first, ready later."""
+    """The models, and the one door to them. Listening and loading go on side by side: live first, ready later."""
 
     def __init__(
         self,
@@ -34,19 +37,28 @@ class Serving:
         clock: Clock,
         metrics: Metrics,
         journal: Journal,
+        state_dir: Optional[Path] = None,
     ) -> None:
         self._section = section
         self._arena = arena
         self._clock = clock
         self._metrics = metrics
         self._journal = journal
-        self._models: Dict[str, Dict[str, ServedVersion]] = {}
-        self._faults: Dict[str, PartStatus] = {}
+        self._catalogue = Catalogue()
         self._loader = Loader(arena, clock, metrics, hosts, self._on_host_event)
         self._loader.on_change = self._on_hosted_change
-        self._tasks = Tasks()
-        self._scanned = False
-        self._loads: List[asyncio.Task[None]] = []
+        self._control = Control(
+            section,
+            self._catalogue,
+            Holds(state_dir),
+            self._make,
+            self._loader.load,
+            self._loader.end_idle_hosts,
+            journal,
+            clock,
+        )
+        self._started = False
+        self._loads: List[asyncio.Task[Any]] = []
         self._draining = False
         self._in_flight = 0
         self._idle: Optional[asyncio.Event] = None  #: set when the last request ends after drain()
@@ -54,37 +66,14 @@ class Serving:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Reads the repository and begins to load; ConfigError when it cannot be read."""
+        """Reads the repositories and begins to load."""
         await self._loader.start()
-        repositories: Sequence[Path] = self._section.repository
-        entries = await asyncio.get_running_loop().run_in_executor(None, scan, repositories)
-        for entry in entries:
-            self._add(entry)
         self._metrics.watch_pending(self._pending)
-        self._loads = [self._tasks.spawn(self._load(version), "load:" + version.label) for version in self._all()]
-        self._scanned = True
+        self._loads = await self._control.start()
+        self._started = True
 
-    def _add(self, entry: ModelEntry) -> None:
-        if not self._section.wants(entry.name):
-            return
-        if entry.fault:
-            self._faults[entry.name] = PartStatus(
-                State.FAILED, self._clock.now(), "model.config_rejected", {"model": entry.name, "text": entry.fault}
-            )
-            self._journal.event("model.failed", entry.name, code="model.config_rejected", text=entry.fault)
-            return
-        self._models[entry.name] = {
-            str(version.number): ServedVersion(entry.name, version, entry.config, self._clock) for version in entry.versions
-        }
-
-    async def _load(self, version: ServedVersion) -> None:
-        sha256 = await self._loader.load(version)
-        text = str(version.part.args.get("text", ""))
-        load_ms = version.hosted.report.load_ms if version.hosted is not None and version.hosted.report is not None else 0
-        state = "ready" if version.part.state is State.OK else "failed"
-        self._journal.model_version(version.name, version.version, version.platform, sha256, state, load_ms, text)
-        kind = "model.loaded" if state == "ready" else "model.failed"
-        self._journal.event(kind, version.label, code=version.part.code, args=version.part.args, text=text)
+    def _make(self, entry: ModelEntry, version: VersionEntry) -> Servable:
+        return ServedVersion(entry.name, version, entry.config, self._clock)
 
     async def settled(self) -> None:
         """Returns once every model asked for at start is loaded or has failed."""
@@ -108,46 +97,55 @@ class Serving:
     async def stop(self) -> None:
         """Ends what waits with an error, then the hosts."""
         self._draining = True
-        await self._tasks.stop()
-        for version in self._all():
-            if version.batcher is not None:
-                version.batcher.close(errors.Draining("Server exiting"))
+        await self._control.stop()
+        for version in self._catalogue.all_versions():
+            version.close(errors.Draining("Server exiting"))
         await self._loader.stop()
 
-    # -- what is there ----------------------------------------------------------------------------------------------
+    # -- which models -----------------------------------------------------------------------------------------------
 
-    def _all(self) -> List[ServedVersion]:
-        return [version for versions in self._models.values() for version in versions.values()]
+    async def load_model(self, name: str, config: Optional[str] = None, files: Optional[Mapping[str, bytes]] = None) -> None:
+        """Triton's load: in explicit mode only (ControlRefused). Raises whenever the model is not up afterwards."""
+        self._explicit()
+        await self._control.load(name, config, files)
+
+    async def unload_model(self, name: str, unload_dependents: bool = False) -> None:
+        """Triton's unload: in explicit mode only (ControlRefused)."""
+        self._explicit()
+        await self._control.unload(name)
+
+    def _explicit(self) -> None:
+        mode = self._section.control_mode
+        if mode != "explicit":
+            raise errors.ControlRefused(
+                "explicit model load / unload is not allowed if polling is enabled"
+                if mode == "poll"
+                else "explicit model load / unload is not allowed: models.control_mode is none"
+            )
+
+    async def hold(self, name: str) -> None:
+        """Takes a model down in every control mode, over restarts, until `release`."""
+        await self._control.hold(name)
+
+    async def release(self, name: str) -> None:
+        """Loads a model in every control mode; the end of a `hold`."""
+        await self._control.release(name)
+
+    def index(self) -> List[Dict[str, str]]:
+        """The repository index (kserve.md 1.10)."""
+        return [entry for model in self._catalogue for entry in model.index()]
 
     def names(self) -> List[str]:
-        """Models that were asked for, failed ones included."""
-        return sorted({*self._models, *self._faults})
+        """Models that are known, failed and unloaded ones included."""
+        return [model.name for model in self._catalogue]
 
     def versions(self, name: str) -> List[str]:
         """Versions of a model, lowest first; ModelNotFound when there is no such model."""
-        if name in self._faults:
-            return []
-        if name not in self._models:
-            raise errors.ModelNotFound("Request for unknown model: '%s' is not found" % name)
-        return sorted(self._models[name], key=int)
+        return [version.version for version in reversed(self._catalogue.known(name).newest_first())]
 
-    def lookup(self, name: str, version: Optional[str] = None) -> ServedVersion:
+    def lookup(self, name: str, version: Optional[str] = None) -> Servable:
         """The version that answers now: the one named, or the newest ready one. ModelNotFound, ModelNotReady."""
-        if name in self._faults:
-            raise errors.ModelNotReady("model '%s' is not ready: %s" % (name, self._faults[name].args["text"]))
-        numbers = self.versions(name)
-        if version is not None:
-            if version not in self._models[name]:
-                raise errors.ModelNotFound("Request for unknown model: '%s' version %s is not found" % (name, version))
-            numbers = [version]
-        for number in reversed(numbers):
-            if self._models[name][number].ready:
-                return self._models[name][number]
-        newest = self._models[name][numbers[-1]]
-        raise errors.ModelNotReady(
-            "Request for model '%s' version %s is not at ready state: %s"
-            % (name, newest.version, newest.part.as_json()["reason"] or "its engine host is starting again")
-        )
+        return self._catalogue.lookup(name, version)
 
     def is_ready(self, name: str, version: Optional[str] = None) -> bool:
         """Whether a model (or one version) takes requests; ModelNotFound when there is no such thing."""
@@ -162,11 +160,17 @@ class Serving:
 
         With strict_readiness every model must be ready.
         """
-        if not self._scanned or self._draining:
+        if not self._started or self._draining or not all(task.done() for task in self._loads):
             return False
-        if self._section.strict_readiness:
-            return not self._faults and all(version.ready for version in self._all())
-        return all(version.settled for version in self._all())
+        return not self._section.strict_readiness or all(model.ready for model in self._catalogue)
+
+    def statistics(self, name: Optional[str] = None, version: Optional[str] = None) -> List[Dict[str, Any]]:
+        """Entries of `model_stats` (kserve.md 1.9). ModelNotFound for a name or version that is not loaded."""
+        models = list(self._catalogue) if name is None else [self._catalogue.known(name)]
+        found = [v for model in models for v in reversed(model.newest_first()) if version in (None, v.version)]
+        if name is not None and version is not None and not found:
+            raise errors.ModelNotFound("requested model '%s' version %s is not available" % (name, version))
+        return [version.statistics.as_json(version.name, version.version) for version in found]
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -177,8 +181,7 @@ class Serving:
         if self._draining:
             raise errors.Draining("Server exiting")
         served = self.lookup(name, version)
-        assert served.host is not None
-        segment = served.host.segment
+        segment = served.segment
         room = served.room_for(input_bytes)
         wants: List[Tuple[Segment, int]] = [(segment, max(1, input_bytes)), (segment, room)]
         try:
@@ -193,35 +196,36 @@ class Serving:
 
     async def share(self, name: str, version: Optional[str], segment: Segment) -> None:
         """Lets the model's host read tensors that lie in `segment`."""
-        host = self.lookup(name, version).host
-        assert host is not None
-        await host.share(segment)
+        await self.lookup(name, version).share(segment)
 
     async def infer(self, request: InferRequest) -> InferResponse:
         """Runs one request. Cancelling it means that its caller left."""
         received_at = self._clock.now()
         started = self._clock.monotonic()
-        number = request.version or ""
+        served: Optional[Servable] = None
         self._in_flight += 1
         try:
             if self._draining:
                 raise errors.Draining("Server exiting")
             served = self.lookup(request.model, request.version)
-            number = served.version
             response = await served.infer(request)
         except asyncio.CancelledError:
-            self._failed(request, number, received_at, started, "CANCELED", "request.cancelled", "the caller left")
+            self._failed(request, served, received_at, started, "CANCELED", "request.cancelled", "the caller left")
             raise
         except errors.EdgeAgentError as error:
-            self._failed(request, number, received_at, started, _reason(error), error.code, str(error))
+            self._failed(request, served, received_at, started, _reason(error), error.code, str(error))
             raise
         finally:
             self._left()
-        rows = request.inputs[0].shape[0] if served.max_batch_size and request.inputs else 1
-        self._metrics.request_done(request.model, number, True, "", response.timing, rows)
-        sampled = request.source.startswith("camera/")
-        self._journal.request_done(record(request, number, received_at, response.timing, response.batch_size), sampled)
+        self._succeeded(request, served, received_at, response)
         return response
+
+    def _succeeded(self, request: InferRequest, served: Servable, received_at: str, response: InferResponse) -> None:
+        rows = request.inputs[0].shape[0] if served.max_batch_size and request.inputs else 1
+        self._metrics.request_done(request.model, served.version, True, "", response.timing, rows)
+        served.statistics.succeeded(response.timing, rows, int(self._clock.wall() * 1000))
+        sampled = request.source.startswith("camera/")
+        self._journal.request_done(record(request, served.version, received_at, response.timing, response.batch_size), sampled)
 
     def _left(self) -> None:
         self._in_flight -= 1
@@ -229,19 +233,28 @@ class Serving:
             self._idle.set()
 
     def _failed(
-        self, request: InferRequest, number: str, received_at: str, started: float, reason: str, code: str, text: str
+        self,
+        request: InferRequest,
+        served: Optional[Servable],
+        received_at: str,
+        started: float,
+        reason: str,
+        code: str,
+        text: str,
     ) -> None:
         total_us = int((self._clock.monotonic() - started) * 1e6)
-        if number:
-            self._metrics.request_done(request.model, number, False, reason)
+        if served is not None:
+            self._metrics.request_done(request.model, served.version, False, reason)
+            served.statistics.failed(total_us)
+        number = served.version if served is not None else request.version or ""
         self._journal.request_done(record(request, number, received_at, Timing(total_us=total_us), 0, code, text))
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
     def _on_hosted_change(self, hosted: HostedModel) -> None:
         """A host died, came back, or gave a model up."""
-        for version in self._all():
-            if version.hosted is hosted:
+        for version in self._catalogue.all_versions():
+            if isinstance(version, ServedVersion) and version.hosted is hosted:
                 self._refresh(version, hosted)
 
     def _refresh(self, version: ServedVersion, hosted: HostedModel) -> None:
@@ -262,18 +275,17 @@ class Serving:
         self._journal.event(kind, name, code=code, args={"host": name, "reason": text}, text=text)
 
     def _pending(self) -> Mapping[Tuple[str, str], int]:
-        return {(v.name, v.version): v.batcher.pending for v in self._all() if v.batcher is not None}
+        return {(version.name, version.version): version.pending for version in self._catalogue.all_versions()}
 
     # -- status -----------------------------------------------------------------------------------------------------
 
     def status(self) -> List[Dict[str, Any]]:
         """`models` of `/api/status`."""
-        listed = [{"name": name, **part.as_json(), "versions": []} for name, part in sorted(self._faults.items())]
-        for name, versions in sorted(self._models.items()):
-            newest_first = sorted(versions.values(), key=lambda version: int(version.version), reverse=True)
-            shown = next((version for version in newest_first if version.ready), newest_first[0])
-            listed.append({"name": name, **shown.part.as_json(), "versions": [v.as_json() for v in newest_first]})
-        return listed
+        return [model.as_json() for model in self._catalogue]
+
+    def repository_status(self) -> Dict[str, Any]:
+        """Whether the repositories can be read."""
+        return (self._control.repository_fault or PartStatus(State.OK)).as_json()
 
     def host_status(self) -> List[Dict[str, Any]]:
         """`engine_hosts` of `/api/status`."""

@@ -15,8 +15,10 @@ from edge_agent.domain.status import PartStatus, State
 from edge_agent.domain.tensors import TensorSpec
 from edge_agent.engines.host import EngineHost
 from edge_agent.engines.hosted import HostedModel
+from edge_agent.processes.arena import Segment
 from edge_agent.serving import picture
 from edge_agent.serving.repository import VersionEntry
+from edge_agent.serving.statistics import VersionStatistics
 
 _ENGINES = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt", "python": "python"}
 
@@ -38,6 +40,8 @@ class ServedVersion:
         self.host: Optional[EngineHost] = None
         self.hosted: Optional[HostedModel] = None
         self.batcher: Optional[DynamicBatcher] = None
+        self.statistics = VersionStatistics()
+        self.sha256 = ""
         self._clock = clock
         self._room_hint = 0
         self.part = PartStatus(State.DEGRADED, clock.now(), "model.loading", {"model": self.label})
@@ -68,6 +72,44 @@ class ServedVersion:
             return False
         self.part = PartStatus(state, self._clock.now(), code, {"model": self.label, **args})
         return True
+
+    @property
+    def load_ms(self) -> int:
+        """How long its loading took; 0 before."""
+        return 0 if self.hosted is None or self.hosted.report is None else self.hosted.report.load_ms
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait."""
+        return 0 if self.batcher is None else self.batcher.pending
+
+    @property
+    def segment(self) -> Segment:
+        """Its host's."""
+        assert self.host is not None
+        return self.host.segment
+
+    def room_at(self, now: float) -> float:
+        """When one more request would begin to run, monotonic seconds."""
+        return now if self.batcher is None else self.batcher.room_at(now)
+
+    async def share(self, segment: Segment) -> None:
+        """Lets its host read tensors that lie in `segment`."""
+        assert self.host is not None
+        await self.host.share(segment)
+
+    def close(self, error: errors.EdgeAgentError) -> None:
+        """No new requests; those that wait end with `error`."""
+        if self.batcher is not None:
+            self.batcher.close(error)
+
+    async def retire(self) -> None:
+        """Ends what waits and runs, then lets the host free it."""
+        if self.batcher is not None:
+            await self.batcher.drain()
+            self.batcher.close(errors.ModelNotReady("model '%s' version %s is unloaded" % (self.name, self.version)))
+        if self.host is not None and self.hosted is not None:
+            self.host.drop(self.hosted)
 
     # -- loaded -----------------------------------------------------------------------------------------------------
 
@@ -131,6 +173,10 @@ class ServedVersion:
             return 1
         row = sum(_row_bytes(spec, True) for spec in self.inputs)
         return min(self.max_batch_size, max(1, input_bytes // row)) if row else self.max_batch_size
+
+    def config_json(self) -> Dict[str, Any]:
+        """The completed ModelConfig in Triton's JSON form."""
+        return self.config.triton_json(self.name, self.platform, self.max_batch_size, self.inputs, self.outputs)
 
     def as_json(self) -> Dict[str, Any]:
         """An entry of `versions` in `/api/status`."""

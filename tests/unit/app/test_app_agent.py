@@ -114,13 +114,13 @@ async def test_a_store_that_cannot_be_used_is_the_error_that_is_raised(tmp_path)
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_repository_that_is_not_there_is_told_after_everything_has_been_stopped(tmp_path):
+async def test_a_repository_that_is_not_there_is_a_failed_part_and_the_agent_runs(tmp_path):
     settings = config(tmp_path)
     (tmp_path / "models").rmdir()
-    with pytest.raises(errors.ConfigError, match="models.repository"):
-        await asyncio.wait_for(Agent(settings, {}).run(), 20)
-    assert len(asyncio.all_tasks()) == 1
-    assert not (tmp_path / "state/control.sock").exists()
+    async with living(Agent(settings, {})) as parts:
+        status = parts.serving.repository_status()
+        assert (status["state"], status["code"]) == ("failed", "model.repository")
+        assert str(tmp_path / "models") in status["reason"]
 
 
 async def test_a_state_directory_that_cannot_be_made_is_a_fault_of_the_configuration(tmp_path):

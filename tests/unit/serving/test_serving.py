@@ -81,11 +81,13 @@ async def test_one_bad_model_never_stops_the_others(tmp_path):
             rig.serving.lookup("absent")
 
 
-async def test_a_repository_that_is_not_there_is_a_fault_of_the_configuration(tmp_path):
-    rig = Rig(tmp_path / "absent")
-    with pytest.raises(errors.ConfigError, match="models.repository"):
-        await rig.serving.start()
-    await rig.serving.stop()
+async def test_a_repository_that_is_not_there_is_shown_and_what_another_has_serves(tmp_path):
+    add_model(tmp_path / "there", "add", "add_one.onnx")
+    async with running(tmp_path / "there", more=(tmp_path / "absent",)) as rig:
+        assert rig.serving.is_ready("add")
+        status = rig.serving.repository_status()
+        assert (status["state"], status["code"]) == ("failed", "model.repository")
+        assert "absent" in status["reason"]
 
 
 async def test_a_file_that_says_nothing_is_completed_from_the_model(tmp_path):

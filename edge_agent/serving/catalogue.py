@@ -1,0 +1,134 @@
+"""What is served under which name: models, their versions, and which of them answers now."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional
+
+from edge_agent import errors
+from edge_agent.domain.status import PartStatus, State
+from edge_agent.serving.servable import Servable
+
+
+class Model:
+    """One model: its versions by number, or the fault that keeps it from having any."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.versions: Dict[str, Servable] = {}
+        self.fault: Optional[PartStatus] = None  #: of the model as a whole: its config, its folder
+        self.unloaded = False  #: taken down on purpose
+
+    def newest_first(self) -> List[Servable]:
+        """Its versions, highest number first."""
+        return sorted(self.versions.values(), key=lambda version: int(version.version), reverse=True)
+
+    def ready_version(self) -> Optional[Servable]:
+        """The highest version that takes requests."""
+        return next((version for version in self.newest_first() if version.ready), None)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing of it is being loaded."""
+        return all(version.settled for version in self.versions.values())
+
+    @property
+    def ready(self) -> bool:
+        """Whether all of it serves; one that was unloaded on purpose does not count."""
+        return self.unloaded or (self.fault is None and all(version.ready for version in self.versions.values()))
+
+    def why_not(self) -> str:
+        """Why no version answers, for people."""
+        if self.unloaded:
+            return "it is unloaded"
+        if self.fault is not None:
+            return str(self.fault.args.get("text") or self.fault.as_json()["reason"])
+        shown = self.newest_first()[0]
+        return str(shown.part.as_json()["reason"]) or "its engine host is starting again"
+
+    def as_json(self) -> Dict[str, Any]:
+        """An entry of `models` in `/api/status`."""
+        versions = self.newest_first()
+        shown = self.ready_version() or (versions[0] if versions else None)
+        part = self.fault or (
+            shown.part if shown is not None else PartStatus(State.OFF, code="model.unloaded", args={"model": self.name})
+        )
+        return {"name": self.name, **part.as_json(), "versions": [version.as_json() for version in versions]}
+
+    def index(self) -> List[Dict[str, str]]:
+        """Entries of the repository index (kserve.md 1.10); a model that was never loaded has its name only."""
+        if self.versions:
+            return [{"name": self.name, "version": v.version, **_index_state(v)} for v in reversed(self.newest_first())]
+        if self.unloaded:
+            return [{"name": self.name, "state": "UNAVAILABLE", "reason": "unloaded"}]
+        if self.fault is not None:
+            return [{"name": self.name, "state": "UNAVAILABLE", "reason": self.why_not()}]
+        return [{"name": self.name}]
+
+
+def _index_state(version: Servable) -> Dict[str, str]:
+    if version.ready:
+        return {"state": "READY"}
+    if not version.settled:
+        return {"state": "LOADING"}
+    return {"state": "UNAVAILABLE", "reason": str(version.part.args.get("text") or version.part.as_json()["reason"])}
+
+
+class Catalogue:
+    """All models that are known, by name."""
+
+    def __init__(self) -> None:
+        self._models: Dict[str, Model] = {}
+
+    def __iter__(self) -> Iterator[Model]:
+        return iter([self._models[name] for name in sorted(self._models)])
+
+    def model(self, name: str) -> Model:
+        """The model of this name, a new one where there is none."""
+        return self._models.setdefault(name, Model(name))
+
+    def get(self, name: str) -> Optional[Model]:
+        """The model of this name, if it is known."""
+        return self._models.get(name)
+
+    def forget(self, name: str) -> None:
+        """The model is not in any repository any more."""
+        self._models.pop(name, None)
+
+    def all_versions(self) -> List[Servable]:
+        """Every version of every model."""
+        return [version for model in self for version in model.versions.values()]
+
+    def known(self, name: str) -> Model:
+        """The model; ModelNotFound when there is no such one."""
+        model = self._models.get(name)
+        if model is None:
+            raise errors.ModelNotFound("Request for unknown model: '%s' is not found" % name)
+        return model
+
+    def lookup(self, name: str, version: Optional[str] = None) -> Servable:
+        """The version that answers now: the one named, or the newest ready one. ModelNotFound, ModelNotReady."""
+        model = self.known(name)
+        if version is None:
+            found = model.ready_version()
+        elif version in model.versions:
+            found = model.versions[version] if model.versions[version].ready else None
+        elif model.versions or model.unloaded:
+            raise errors.ModelNotFound("Request for unknown model: '%s' version %s is not found" % (name, version))
+        else:
+            found = None
+        if found is not None:
+            return found
+        if not model.versions and model.unloaded:
+            raise errors.ModelNotFound("Request for unknown model: '%s' has no available versions" % name)
+        number = version or (model.newest_first()[0].version if model.versions else "")
+        of_version = " version %s" % number if number else ""
+        raise errors.ModelNotReady(
+            "Request for model '%s'%s is not at ready state: %s" % (name, of_version, self._why(model, version))
+        )
+
+    @staticmethod
+    def _why(model: Model, version: Optional[str]) -> str:
+        if version is not None and version in model.versions:
+            part = model.versions[version].part
+            return str(part.as_json()["reason"]) or "its engine host is starting again"
+        return model.why_not()
