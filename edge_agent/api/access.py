@@ -47,9 +47,12 @@ class AccessCheck:
 
     def check_host(self, request: web.Request) -> None:
         """Forbidden when the Host is none of ours: a foreign page had its name point here (DNS rebinding)."""
-        host = request.headers.get("Host")
-        if host is None:
+        hosts = request.headers.getall("Host", [])
+        if not hosts:
             return
+        if len(hosts) > 1:
+            raise web.HTTPBadRequest(text="the request has %d Host headers" % len(hosts))
+        host = hosts[0]
         try:
             name, _ = split_host(host)
         except ValueError:

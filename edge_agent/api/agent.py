@@ -7,7 +7,7 @@ from typing import Any, Dict
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from edge_agent.api.answers import json_bytes, json_response
+from edge_agent.api.answers import json_bytes, json_response, printable
 from edge_agent.api.services import Services
 from edge_agent.domain.codes import CODES
 from edge_agent.errors import InvalidRequest
@@ -32,7 +32,7 @@ class AgentHandlers:
         name = request.match_info["camera"]
         camera = self._services.cameras.get(name)
         if camera is None:
-            raise web.HTTPNotFound(text="no camera is called '%s'" % name[:64])
+            raise web.HTTPNotFound(text="no camera is called '%s'" % printable(name))
         boxes = request.query.get("boxes", "0")
         if boxes not in ("0", "1"):
             raise InvalidRequest("boxes must be 0 or 1")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
+import os
 import zlib
 from typing import Any, Dict, Mapping, Optional, Union
 
@@ -12,11 +14,44 @@ from aiohttp import web
 from edge_agent.api.services import INLINE_BYTES, BodyDoor
 from edge_agent.errors import EdgeAgentError
 
-SERVER = "edge-agent"
+REQUEST_ID = "X-Request-Id"
+#: headers that every answer has, those included that no handler made
+ALWAYS = (
+    ("Server", "edge-agent"),
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Frame-Options", "DENY"),
+    (
+        "Content-Security-Policy",
+        "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; "
+        "form-action 'self'",
+    ),
+)
 #: smaller bodies are sent as they are
 _WORTH_COMPRESSING = 256
 _LEVEL = 1
 _CODINGS = ("gzip", "deflate", "identity")  #: the first wins a tie
+
+_RUN = os.urandom(4).hex()
+_numbers = itertools.count(1)
+
+
+def new_request_id() -> str:
+    """An id for a request whose client gave none; different in each run."""
+    return "%s-%x" % (_RUN, next(_numbers))
+
+
+def dress(response: web.StreamResponse, request_id: str) -> None:
+    """Puts the headers on that every answer has; what the handler set stays."""
+    response.headers[REQUEST_ID] = request_id
+    for name, value in ALWAYS:
+        response.headers.setdefault(name, value)
+
+
+def printable(text: str, longest: int = 64) -> str:
+    """A client's text as an error may repeat it; bytes that are no text are spelled out."""
+    return text[:longest].encode("utf-8", "backslashreplace").decode()
 
 
 def json_bytes(value: Any) -> bytes:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional, Set, Type
+from typing import Any, Mapping, Optional, Set, Tuple, Type
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from edge_agent.access.gate import Actor
-from edge_agent.api.answers import SERVER, error_response, json_bytes
+from edge_agent.api.answers import ALWAYS, REQUEST_ID, dress, error_response, json_bytes, new_request_id
 
 log = logging.getLogger(__name__)
 
@@ -22,15 +23,23 @@ IDLE_LIMIT_S = 75.0
 #: how long what a refused client still sends is read and thrown away, so that it sees the answer and not a reset
 LINGER_S = 2.0
 _SWEEP_S = 1.0
+_HEAD_MAX_BYTES = 65_536
+_TEXT_MAX = 200
 
 
-def _full_house() -> bytes:
-    body = json_bytes({"error": "too many connections: %d are open, try again later" % MAX_CONNECTIONS})
-    head = (
-        "HTTP/1.1 503 Service Unavailable\r\nServer: %s\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-        "Content-Length: %d\r\nConnection: close\r\n\r\n" % (SERVER, len(body))
-    )
-    return head.encode() + body
+def _raw_answer(status: str, text: str, *more: Tuple[str, str]) -> bytes:
+    """An error for a connection on which aiohttp has no request to answer."""
+    body = json_bytes({"error": text})
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(body))),
+        ("Connection", "close"),
+        (REQUEST_ID, new_request_id()),
+        *more,
+        *ALWAYS,
+    ]
+    lines = ["HTTP/1.1 " + status, *("%s: %s" % header for header in headers), "", ""]
+    return "\r\n".join(lines).encode() + body
 
 
 @dataclass
@@ -69,9 +78,14 @@ class Connection(web.RequestHandler):
         self.listener = listener
         self.call = Call()  #: of the request that is being served; a connection serves one at a time
         self._clock = loop.time
+        self._bounds_itself = hasattr(self, "_buffer_paused")  # aiohttp 3.14 bounds what is sent ahead
         self._turned_away = False
         self._busy = False
+        self._lingering: Optional[asyncio.TimerHandle] = None  #: the answer was "no", and what still comes is not looked at
         self._head_since: Optional[float] = None  #: since when a request's head has been awaited
+        self._head_bytes = 0  #: of a head that is not whole
+        self._content: Any = None  #: the body of the request that is being served
+        self.bad_target = ""  #: what is wrong with the address of the request that is being served
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes the connection, or turns it away when the house is full."""
@@ -86,16 +100,45 @@ class Connection(web.RequestHandler):
         self._turned_away = True
         self.listener.refused += 1
         assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(_full_house())
+        text = "too many connections: %d are open, try again later" % MAX_CONNECTIONS
+        transport.write(_raw_answer("503 Service Unavailable", text, ("Retry-After", "1")))
         transport.close()
 
     def data_received(self, data: bytes) -> None:
         """More bytes; when no request is being served, they begin one."""
-        if self._turned_away:
+        if self._turned_away or self._lingering is not None:
             return
-        super().data_received(data)
+        in_body = self._content is not None and not self._content.is_eof()
+        in_head = not in_body and not self._messages
+        try:
+            super().data_received(data)
+        except ValueError as exc:  # of the address: the parser lets it through
+            self._refuse("400 Bad Request", "malformed HTTP request: %s" % exc)
+            return
         if not self._busy and self._head_since is None:
             self._head_since = self._clock()
+        if in_body and self._messages and not self._content.is_eof():
+            self._break_body()
+        elif self._messages:
+            self._head_bytes = 0
+            if self._busy and not self._bounds_itself:
+                self.pause_reading()  # what a client sends ahead waits at its side
+        elif in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_MAX_BYTES:
+                self._refuse("431 Request Header Fields Too Large", "the request's head is over %d bytes" % _HEAD_MAX_BYTES)
+
+    def _break_body(self) -> None:
+        """The parser gave up within the body, and would tell so in a second answer: whoever reads it is to know now."""
+        self._messages.clear()
+        self._content.set_exception(web.RequestPayloadError("its transfer coding is broken"))
+        self._content.feed_eof()
+
+    def _refuse(self, status: str, text: str) -> None:
+        """Answers without a request. What still comes is thrown away for a while: a reset would overtake the answer."""
+        if self.transport is not None:
+            self.transport.write(_raw_answer(status, text))
+        self._lingering = self._loop.call_later(LINGER_S, self.force_close)
 
     def eof_received(self) -> None:
         """The client closed its side; so do we."""
@@ -104,15 +147,24 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: Optional[BaseException]) -> None:
         """The end; aiohttp cancels the request that is being served."""
+        if self._lingering is not None:
+            self._lingering.cancel()
         self.listener.connections.discard(self)
         if not self._turned_away:
             super().connection_lost(exc)
 
-    def request_began(self, client_id: str) -> None:
-        """The head is whole (called by the middleware)."""
-        self.call = Call(client_id)
+    def head_received(self, content: Any) -> None:
+        """The head is whole; the body comes in `content` (called when the request is made)."""
+        self._content = content
+        self.bad_target = ""
         self._busy = True
         self._head_since = None
+        if not self._messages and not self._bounds_itself:
+            self.resume_reading()
+
+    def request_began(self, client_id: str) -> None:
+        """The request is being served (called by the middleware)."""
+        self.call = Call(client_id)
 
     def request_ended(self) -> None:
         """The answer is made."""
@@ -131,11 +183,23 @@ class Connection(web.RequestHandler):
             raise ConnectionError("the answer has been sent in part: %s" % exc)
         if status >= 500:
             log.error("the connection failed", exc_info=exc, extra={"code": "http.failed"})
-        said = " ".join(str(message or exc or "").split())
+        self._busy = False
+        said = " ".join(str(message or exc or "").split())[:_TEXT_MAX]
         response = error_response(status, "malformed HTTP request: %s" % said if status < 500 else "internal error")
-        response.headers["Server"] = SERVER
+        dress(response, new_request_id())
         response.force_close()
         return response
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: Optional[float]
+    ) -> Tuple[web.StreamResponse, bool]:
+        """Sends the answer; what came behind a request that asked for another protocol is no second request."""
+        try:
+            return await super().finish_response(request, resp, start_time)  # type: ignore[arg-type]
+        except HttpProcessingError:
+            self._message_tail = b""
+            resp.force_close()
+            return await super().finish_response(request, resp, start_time)  # type: ignore[arg-type]
 
 
 class Sweeper:

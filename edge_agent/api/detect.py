@@ -14,7 +14,7 @@ from edge_agent.api.bodies import Body, BodyMemory
 from edge_agent.api.connections import actor_of, connection_of
 from edge_agent.api.multipart import boundary_of, first_file
 from edge_agent.api.services import Services
-from edge_agent.errors import Draining, Forbidden, InvalidRequest
+from edge_agent.errors import Forbidden, InvalidRequest
 
 PICTURES = ("image/jpeg", "image/png", "image/webp", "application/octet-stream")
 FORM = "multipart/form-data"
@@ -34,8 +34,6 @@ class DetectHandler:
 
     async def detect(self, request: web.Request) -> web.Response:
         """What the model sees in the picture."""
-        if self._services.draining():
-            raise Draining("Server exiting")
         keep, source = _source(request, actor_of(request))
         min_score = _min_score(request.query.get("min_score", "0"))
         model = request.match_info["model"]

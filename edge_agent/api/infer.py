@@ -11,12 +11,13 @@ from edge_agent.api.answers import coded_response
 from edge_agent.api.bodies import Body, BodyMemory
 from edge_agent.api.connections import actor_of
 from edge_agent.api.intake import Intake
-from edge_agent.api.services import INLINE_BYTES, Served, Services
+from edge_agent.api.services import INLINE_BYTES, Services
 from edge_agent.cameras.copying import copy
 from edge_agent.domain.requests import InferRequest
 from edge_agent.domain.results import RequestRecord
-from edge_agent.errors import Draining, EdgeAgentError, ModelNotFound
+from edge_agent.errors import EdgeAgentError, ModelNotFound
 from edge_agent.kserve import codec
+from edge_agent.kserve.served import ServedModel
 
 HEADER = "Inference-Header-Content-Length"
 _JSON = "application/json"
@@ -53,15 +54,13 @@ class InferHandler:
                 await intake.receive(header_length)
             except EdgeAgentError as error:
                 self._note_refused(request, intake, source, received_at, started, error)
-                _name(error, intake)
-                raise
+                raise _named(error, intake) from error
             try:
                 answer = await self._run(served, intake, source)
                 intake.release()  # what is left to do must not hold slots
                 answer = await self._finished(answer)
             except EdgeAgentError as error:
-                _name(error, intake)
-                raise
+                raise _named(error, intake) from error
         finally:
             if intake is not None:
                 intake.release()
@@ -70,12 +69,10 @@ class InferHandler:
         accepted = request.headers.get("Accept-Encoding", "")
         return await coded_response(answer.payload, content_type, headers, accepted, self._services.bodies)
 
-    def _lookup(self, request: web.Request) -> Served:
-        if self._services.draining():
-            raise Draining("Server exiting")
+    def _lookup(self, request: web.Request) -> ServedModel:
         return self._services.serving.lookup(request.match_info["model"], request.match_info.get("version"))
 
-    async def _run(self, served: Served, intake: Intake, source: str) -> Answer:
+    async def _run(self, served: ServedModel, intake: Intake, source: str) -> Answer:
         """The answer as a copy: a slow client must not hold a slot."""
         parsed = intake.parsed
         assert parsed is not None
@@ -148,7 +145,13 @@ async def _joined(head: bytes, binaries: List[memoryview]) -> Union[bytes, bytea
     return joined
 
 
-def _name(error: EdgeAgentError, intake: Optional[Intake]) -> None:
-    """Puts the request's id in front of the error's text, once there is one."""
-    if intake is not None and intake.parsed is not None:
-        error.args = (codec.prefixed(str(error), intake.parsed.id),)
+def _named(error: EdgeAgentError, intake: Optional[Intake]) -> EdgeAgentError:
+    """The error with the request's id in front of its text, once there is one.
+
+    Another object: the one that came may be the answer to other requests too.
+    """
+    parsed = intake.parsed if intake is not None else None
+    text = str(error) if parsed is None else codec.prefixed(str(error), parsed.id)
+    named = type(error).__new__(type(error), text)
+    named.__dict__.update(error.__dict__)
+    return named

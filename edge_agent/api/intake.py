@@ -6,20 +6,21 @@ import asyncio
 from typing import List, Optional, Tuple
 
 from edge_agent.api.bodies import Body, BodySilent
-from edge_agent.api.services import INLINE_BYTES, BodyDoor, Served, ServingDoor
+from edge_agent.api.pace import STEP_S
+from edge_agent.api.services import INLINE_BYTES, BodyDoor, ServingDoor
 from edge_agent.cameras.copying import copy
 from edge_agent.domain.tensors import Lease
 from edge_agent.errors import InvalidRequest
 from edge_agent.kserve import codec
+from edge_agent.kserve.served import ServedModel
 
-#: a body that pauses for so long gives its slot back
-SLOT_SILENCE_S = 1.0
+_STEP_BYTES = 1 << 20  #: copied without leaving time to others
 
 
 class Intake:
     """Receives one request; holds its leases until release()."""
 
-    def __init__(self, serving: ServingDoor, served: Served, body: Body, bodies: BodyDoor) -> None:
+    def __init__(self, serving: ServingDoor, served: ServedModel, body: Body, bodies: BodyDoor) -> None:
         self._serving = serving
         self._served = served
         self._body = body
@@ -45,6 +46,9 @@ class Intake:
     def release(self) -> None:
         """Gives everything back; safe to call twice."""
         self._body.release()
+        self._release_slots()
+
+    def _release_slots(self) -> None:
         for lease in (self.lease, self.room):
             if lease is not None:
                 lease.release()
@@ -85,9 +89,7 @@ class Intake:
             self._match(codec.parse_head(head, None if length is None else length - header_length))
         assert self.parsed is not None
         places = _Places(self.parsed.views(await self._reserve()))
-        try:
-            await self._fill(places, SLOT_SILENCE_S)
-        except BodySilent:
+        if not await self._fill(places):
             await self._go_private(places)
 
     def _match(self, parsed: codec.InferBody) -> None:
@@ -101,30 +103,47 @@ class Intake:
         self.lease, self.room = await self._serving.reserve(served.name, served.version, self.parsed.input_bytes)
         return self.lease.view()
 
-    async def _fill(self, places: _Places, silence_s: Optional[float] = None) -> None:
-        while True:
-            data = await self._body.some(silence_s)
+    async def _fill(self, places: _Places) -> bool:
+        """The body straight into its slot; False when it is too slow to hold one."""
+        self._body.resume()
+        while not self._body.slow:
+            try:
+                data = await self._body.some(STEP_S)
+            except BodySilent:
+                return False
             if not data:
-                break
+                places.check_whole()
+                return True
             places.write(data)
-        if places.missing:
-            raise InvalidRequest("unexpected end of the body: expecting %d additional bytes" % places.missing)
+        return False
 
     async def _go_private(self, places: _Places) -> None:
-        """The client is slow: others may have the slot until the body is whole."""
+        """The client is slow: others may have the slot until the body is whole. Memory grows with what comes."""
         assert self.parsed is not None
-        self._body.hold(places.total)
-        private = bytearray(places.total)
-        rest = places.move_to(memoryview(private))
-        for lease in (self.lease, self.room):
-            if lease is not None:
-                lease.release()
-        self.lease = self.room = None
-        await self._fill(rest)
-        whole = memoryview(private)
+        private = bytearray()
+        for view in places.filled():
+            self._body.hold(len(view))
+            for at in range(0, len(view), _STEP_BYTES):
+                private += view[at : at + _STEP_BYTES]
+                await asyncio.sleep(0)
+        self._release_slots()
+        while True:
+            data = await self._body.some()
+            if not data:
+                break
+            places.expect(len(data))
+            self._body.hold(len(data))
+            private += data
+        places.check_whole()
+        await self._take_over(memoryview(private))
+
+    async def _take_over(self, private: memoryview) -> None:
+        """The whole body into a slot again."""
+        assert self.parsed is not None
+        at = 0
         for place in self.parsed.views(await self._reserve()):
-            place[:] = whole[: len(place)]
-            whole = whole[len(place) :]
+            await copy(private[at : at + len(place)], place)
+            at += len(place)
         self._body.release()
 
     async def _check_strings(self) -> None:
@@ -152,15 +171,23 @@ class _Places:
         self._views = views
         self._index = 0
         self._at = 0
-        self.total = sum(len(view) for view in views)
-        self.missing = self.total
+        self.missing = sum(len(view) for view in views)
+
+    def expect(self, nbytes: int) -> None:
+        """So many bytes have come; InvalidRequest when there are too many."""
+        if nbytes > self.missing:
+            text = "unexpected additional input data for model: %d bytes are left over"
+            raise InvalidRequest(text % (nbytes - self.missing))
+        self.missing -= nbytes
+
+    def check_whole(self) -> None:
+        """InvalidRequest when bytes are missing."""
+        if self.missing:
+            raise InvalidRequest("unexpected end of the body: expecting %d additional bytes" % self.missing)
 
     def write(self, data: bytes) -> None:
         """Puts the bytes where they belong; InvalidRequest when there are too many."""
-        if len(data) > self.missing:
-            text = "unexpected additional input data for model: %d bytes are left over"
-            raise InvalidRequest(text % (len(data) - self.missing))
-        self.missing -= len(data)
+        self.expect(len(data))
         source = memoryview(data)
         while source:
             view = self._views[self._index]
@@ -171,12 +198,7 @@ class _Places:
             if self._at == len(view):
                 self._index, self._at = self._index + 1, 0
 
-    def move_to(self, target: memoryview) -> _Places:
-        """Copies what has come so far; the answer goes on from there."""
-        moved = _Places([target])
-        filled: List[Tuple[memoryview, int]] = [(view, len(view)) for view in self._views[: self._index]]
-        if self._at:
-            filled.append((self._views[self._index], self._at))
-        for view, nbytes in filled:
-            moved.write(bytes(view[:nbytes]))
-        return moved
+    def filled(self) -> List[memoryview]:
+        """What has been written so far."""
+        whole = self._views[: self._index]
+        return [*whole, self._views[self._index][: self._at]] if self._at else whole

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-import os
 import re
-from typing import Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, Mapping, Optional, Sequence, Tuple, Type
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.typedefs import Handler
 
 from edge_agent import errors
 from edge_agent.api.access import AccessCheck
-from edge_agent.api.answers import SERVER, error_response
+from edge_agent.api.answers import REQUEST_ID, dress, error_response, new_request_id, printable
 from edge_agent.api.bodies import BodySilent
-from edge_agent.api.connections import connection_of
+from edge_agent.api.connections import Connection, connection_of
 from edge_agent.api.denied import DeniedLog
+from edge_agent.api.door import Door
 
 log = logging.getLogger(__name__)
 
@@ -38,22 +37,10 @@ STATUSES: Sequence[Tuple[Type[Exception], int]] = (
     (errors.EdgeAgentError, 500),
 )
 RETRY_AFTER_S = "1"
-REQUEST_ID = "X-Request-Id"
 
 _SANE_ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
 _CHALLENGE = 'Basic realm="edge-agent", charset="UTF-8"'
 _BEARER = 'Bearer realm="edge-agent"'
-_SECURITY = (
-    ("Server", SERVER),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "no-referrer"),
-    ("X-Frame-Options", "DENY"),
-    (
-        "Content-Security-Policy",
-        "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; "
-        "form-action 'self'",
-    ),
-)
 
 
 def status_of(error: Exception, overrides: Mapping[Type[Exception], int]) -> int:
@@ -67,11 +54,10 @@ def status_of(error: Exception, overrides: Mapping[Type[Exception], int]) -> int
 class Middleware:
     """The outermost handler: nothing leaves it but answers (and the cancellation of a client that left)."""
 
-    def __init__(self, access: AccessCheck, denied: DeniedLog) -> None:
+    def __init__(self, access: AccessCheck, denied: DeniedLog, door: Door) -> None:
         self._access = access
         self._denied = denied
-        self._prefix = os.urandom(4).hex()
-        self._numbers = itertools.count(1)
+        self._door = door
         self.unexpected = 0  #: requests that ended with an error nobody foresaw
 
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -80,22 +66,27 @@ class Middleware:
         given = request.headers.get(REQUEST_ID, "")
         client_id = given if _SANE_ID.match(given) else ""
         connection.request_began(client_id)
-        request_id = client_id or "%s-%x" % (self._prefix, next(self._numbers))
+        request_id = client_id or new_request_id()
         try:
             response = await self._answer(request, handler, connection.listener.kind, request_id)
         finally:
             connection.request_ended()
-        self._finish(response, request_id)
+        if not response.prepared:
+            dress(response, request_id)
         return response
 
     async def _answer(self, request: web.Request, handler: Handler, kind: str, request_id: str) -> web.StreamResponse:
         try:
+            if connection_of(request).bad_target:
+                raise web.HTTPBadRequest(text="malformed HTTP request: %s" % connection_of(request).bad_target)
             if kind in ("http", "metrics"):
                 self._access.check_host(request)
             self._access.check_origin(request)
             if kind == "metrics" and request.path.rstrip("/") != "/metrics":
                 raise web.HTTPNotFound
-            return await handler(request)
+            _check_expectation(request)
+            with self._door.passage(request.path):
+                return await handler(request)
         except web.HTTPException as exc:
             return _of_aiohttp(request, exc)
         except errors.EdgeAgentError as exc:
@@ -126,15 +117,35 @@ class Middleware:
                 response.headers.add("WWW-Authenticate", _CHALLENGE)
         return response if request.content.is_eof() else _closing(response)
 
-    @staticmethod
-    def _finish(response: web.StreamResponse, request_id: str) -> None:
-        if response.prepared:
-            return
-        headers = response.headers
-        headers[REQUEST_ID] = request_id
-        headers.setdefault("Cache-Control", "no-store")
-        for name, value in _SECURITY:
-            headers.setdefault(name, value)
+
+def surround(server: web.Server, middleware: Middleware) -> None:
+    """Puts the middleware around aiohttp's own handler, not within it: what the router answers by itself is to look alike."""
+    router, make = server.request_handler, server.request_factory
+
+    async def outermost(request: web.BaseRequest) -> web.StreamResponse:
+        assert isinstance(request, web.Request)
+        return await middleware(request, router)
+
+    def factory(message: Any, content: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+        connection: Connection = protocol
+        connection.head_received(content)
+        try:
+            return make(message, content, protocol, writer, task)
+        except ValueError as exc:  # of the address: aiohttp 3.10 would leave the client without an answer
+            connection.bad_target = str(exc)
+            return make(message._replace(url=type(message.url)("/")), content, protocol, writer, task)
+
+    server.request_handler = outermost
+    server.request_factory = factory
+
+
+def _check_expectation(request: web.Request) -> None:
+    """The only one there is; before HTTP/1.1 there was none."""
+    expected = request.headers.get("Expect", "")
+    if expected and expected.lower() != "100-continue" and request.version >= HttpVersion11:
+        raise web.HTTPExpectationFailed(
+            text="Expect: '%s' is not known here: send 100-continue or nothing" % printable(expected)
+        )
 
 
 def _closing(response: web.Response) -> web.Response:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Protocol, Sequence, Tuple
+from typing import Any, Dict, List, Sequence
 
 from edge_agent.api.answers import json_bytes
+from edge_agent.api.route import Route
 
 _NAMES = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 _QUERY: Dict[str, Dict[str, Any]] = {
@@ -28,48 +29,12 @@ _ERROR = {
 }
 
 
-class Described(Protocol):
-    """A route, as the document sees it."""
-
-    @property
-    def method(self) -> str:
-        """GET, POST."""
-
-    @property
-    def path(self) -> str:
-        """With `{name}` or `{name:pattern}`."""
-
-    @property
-    def permission(self) -> Any:
-        """None: no token needed."""
-
-    @property
-    def summary(self) -> str:
-        """One line."""
-
-    @property
-    def answers(self) -> str:
-        """Content type of a 200."""
-
-    @property
-    def takes(self) -> Tuple[str, ...]:
-        """Content types of the body."""
-
-    @property
-    def query(self) -> Tuple[str, ...]:
-        """Names of query parameters."""
-
-    @property
-    def is_api(self) -> bool:
-        """Whether to describe it."""
-
-
 def openapi_path(path: str) -> str:
     """A router's path without patterns."""
     return _NAMES.sub(r"{\1}", path)
 
 
-def openapi_document(routes: Sequence[Described], version: str) -> bytes:
+def openapi_document(routes: Sequence[Route], version: str) -> bytes:
     """The document as JSON."""
     paths: Dict[str, Dict[str, Any]] = {}
     for route in routes:
@@ -87,7 +52,7 @@ def openapi_document(routes: Sequence[Described], version: str) -> bytes:
     )
 
 
-def _operation(route: Described) -> Dict[str, Any]:
+def _operation(route: Route) -> Dict[str, Any]:
     described: Dict[str, Any] = {
         "summary": route.summary,
         "parameters": _parameters(route),
@@ -99,7 +64,7 @@ def _operation(route: Described) -> Dict[str, Any]:
     return described
 
 
-def _parameters(route: Described) -> List[Dict[str, Any]]:
+def _parameters(route: Route) -> List[Dict[str, Any]]:
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in _NAMES.findall(route.path)
     ]

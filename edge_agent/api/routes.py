@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Awaitable, Callable, List, Mapping, Optional, Tuple, Type, Union
+from typing import List, Optional
 
 from aiohttp import web
 
@@ -18,38 +17,13 @@ from edge_agent.api.infer import InferHandler
 from edge_agent.api.lists import KINDS, PARAMETERS, ListHandlers
 from edge_agent.api.openapi import openapi_document
 from edge_agent.api.pages import document, load_pages, page_handler
+from edge_agent.api.route import JSON, Handler, Route
 from edge_agent.api.services import Services
 from edge_agent.api.v2 import KserveHandlers
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Needs = Union[Permission, None, Callable[[web.Request], Permission]]
 
-_JSON = "application/json"
-
-
-@dataclass(frozen=True)
-class Route:
-    """One method and path, what it needs and what it is."""
-
-    method: str
-    path: str
-    handler: Handler
-    permission: Needs  #: None: no token needed
-    summary: str
-    answers: str = _JSON  #: content type of a 200
-    takes: Tuple[str, ...] = ()  #: content types of the body
-    query: Tuple[str, ...] = ()
-    statuses: Mapping[Type[Exception], int] = field(default_factory=dict)  #: where it differs from the one table
-
-    @property
-    def is_api(self) -> bool:
-        """Whether the OpenAPI document describes it; the page's files are no API."""
-        return self.path.startswith(("/v2", "/api", "/metrics"))
-
-
-def build_routes(services: Services) -> List[Route]:
+def build_routes(services: Services, memory: BodyMemory) -> List[Route]:
     """All routes, those of the page and of the document about them included."""
-    memory = BodyMemory(2 * services.http.max_body_bytes)
     routes = [*_kserve(services, memory), *_agent(services, memory), *_lists(services)]
     routes.append(_fixed("/api/codes.json", codes_json(), "Reason and cure of every code, in every language"))
     routes.extend(_pages())
@@ -76,7 +50,7 @@ def _kserve(services: Services, memory: BodyMemory) -> List[Route]:
             Route("GET", base + "/config", kserve.model_config, Permission.INFER, "Model configuration"),
             Route(
                 "POST", base + "/infer", infer.infer, Permission.INFER, "Inference, JSON or binary tensors",
-                takes=(_JSON, "application/octet-stream"), statuses={errors.PayloadTooLarge: 400},  # as Triton answers
+                takes=(JSON, "application/octet-stream"), statuses={errors.PayloadTooLarge: 400},  # as Triton answers
             ),
         ]  # fmt: skip
     return routes
@@ -131,11 +105,14 @@ def _pages() -> List[Route]:
 def add_routes(app: web.Application, routes: List[Route], access: AccessCheck) -> None:
     """Puts the routes behind their access checks into the router."""
     for route in routes:
+        resource = app.router.add_resource(route.path)
         handler = _guarded(route, access)
-        if route.method == "GET":
-            app.router.add_get(route.path, handler)
-        else:
-            app.router.add_route(route.method, route.path, handler)
+        for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
+            resource.add_route(method, handler, expect_handler=_expected)
+
+
+async def _expected(_: web.Request) -> None:
+    """Who waits for "100 Continue" gets it with the first read of its body, after all checks of the head; see bodies.py."""
 
 
 def _guarded(route: Route, access: AccessCheck) -> Handler:

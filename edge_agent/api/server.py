@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from edge_agent.api.access import AccessCheck, own_names
+from edge_agent.api.bodies import BodyMemory
 from edge_agent.api.connections import MAX_CONTROL_CONNECTIONS, Connection, Listener, Sweeper
 from edge_agent.api.denied import DeniedLog
+from edge_agent.api.door import Door
 from edge_agent.api.listening import tcp_sockets, tls_context, unix_socket
-from edge_agent.api.middleware import Middleware
+from edge_agent.api.middleware import Middleware, surround
 from edge_agent.api.routes import add_routes, build_routes
 from edge_agent.api.services import Services
 from edge_agent.domain.status import PartStatus, State
@@ -40,7 +41,12 @@ class ApiServer:
         self._servers: List[asyncio.AbstractServer] = []
         self._listeners: Dict[str, Listener] = {}
         self._sweeper = Sweeper()
-        self._middleware: Optional[Middleware] = None
+        self._denied = DeniedLog(services.store, services.clock)
+        self._door = Door(services.draining)
+        self._memory = BodyMemory(2 * services.http.max_body_bytes)
+        access = AccessCheck(services.gate, own_names(services.http.host, services.http.allowed_hosts))
+        self._access = access
+        self._middleware = Middleware(access, self._denied, self._door)
         self._unix_paths: List[Path] = []
         self._address = ("", 0)
         self._since = ""
@@ -82,18 +88,12 @@ class ApiServer:
         self._since = self._services.clock.now()
 
     async def _build(self) -> None:
-        http = self._services.http
-        access = AccessCheck(self._services.gate, own_names(http.host, http.allowed_hosts))
-        outermost = self._middleware = Middleware(access, DeniedLog(self._services.store, self._services.clock))
-
-        @web.middleware
-        async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await outermost(request, handler)
-
-        app = web.Application(middlewares=[middleware], client_max_size=http.max_body_bytes)
-        add_routes(app, build_routes(self._services), access)
+        app = web.Application(client_max_size=self._services.http.max_body_bytes)
+        add_routes(app, build_routes(self._services, self._memory), self._access)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=self._stop_limit_s)
         await self._runner.setup()
+        assert self._runner.server is not None
+        surround(self._runner.server, self._middleware)
 
     async def _serve(self, kind: str, sockets: list[socket.socket], tls: Optional[ssl.SSLContext]) -> None:
         loop = asyncio.get_running_loop()
@@ -125,6 +125,15 @@ class ApiServer:
             return
         await self._serve("metrics", sockets, tls)
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that have begun and are not answered; those about the agent's health do not count."""
+        return self._door.in_flight
+
+    async def drained(self, timeout_s: float) -> bool:
+        """Waits for the requests in flight; False when some still are. New ones are refused as `draining()` says."""
+        return await self._door.drained(timeout_s)
+
     async def stop(self) -> None:
         """Listens no more, lets requests end within the limit, closes what is left."""
         self._sweeper.stop()
@@ -152,5 +161,9 @@ class ApiServer:
             "address": self.address,
             "connections": {kind: len(listener.connections) for kind, listener in self._listeners.items()},
             "refused_connections": sum(listener.refused for listener in self._listeners.values()),
-            "unexpected_errors": self._middleware.unexpected if self._middleware is not None else 0,
+            "unexpected_errors": self._middleware.unexpected,
+            "in_flight": self._door.in_flight,
+            "refused_while_stopping": self._door.refused,
+            "bodies": self._memory.status(),
+            "denied": self._denied.status(),
         }

@@ -13,8 +13,8 @@ from edge_agent.config.http import HttpSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest, InferResponse
 from edge_agent.domain.results import RequestRecord
-from edge_agent.domain.tensors import Lease, TensorSpec
-from edge_agent.kserve.metadata import ModelSettings
+from edge_agent.domain.tensors import Lease
+from edge_agent.kserve.served import ServedModel
 
 Answer = TypeVar("Answer")
 Buffer = Union[bytes, bytearray, memoryview]
@@ -23,50 +23,10 @@ Buffer = Union[bytes, bytearray, memoryview]
 INLINE_BYTES = 65_536
 
 
-class ServedSettings(ModelSettings, Protocol):
-    """A model's configuration, as far as the API looks into it."""
-
-    @property
-    def labels(self) -> Tuple[str, ...]:
-        """Names of the classes by index."""
-
-
-class Served(Protocol):
-    """A ready version of a model."""
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-
-    @property
-    def version(self) -> str:
-        """Digits."""
-
-    @property
-    def platform(self) -> str:
-        """onnxruntime_onnx, tensorrt_plan, python."""
-
-    @property
-    def max_batch_size(self) -> int:
-        """0 for a model that does not batch."""
-
-    @property
-    def inputs(self) -> Tuple[TensorSpec, ...]:
-        """Inputs, batch dimension included."""
-
-    @property
-    def outputs(self) -> Tuple[TensorSpec, ...]:
-        """Outputs likewise."""
-
-    @property
-    def config(self) -> ServedSettings:
-        """The rest of its configuration."""
-
-
 class ServingDoor(Protocol):
     """serving.serving.Serving, as the API uses it."""
 
-    def lookup(self, name: str, version: Optional[str] = None) -> Served:
+    def lookup(self, name: str, version: Optional[str] = None) -> ServedModel:
         """The version that answers now. ModelNotFound, ModelNotReady."""
 
     def versions(self, name: str) -> List[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from edge_agent.access.roles import Role
 from edge_agent.api.access import own_names, split_host
-from edge_agent.api.denied import DeniedLog
+from edge_agent.api.denied import MAX_EVENTS, DeniedLog
 from edge_agent.domain.clock import Clock
 from edge_agent.errors import Unauthenticated
 from tests.unit.api.conftest import Api, FakeStore, running_api
@@ -189,5 +189,11 @@ def test_guessing_is_noted_once_a_minute_and_address_and_never_fills_memory() ->
     assert log.refused == 12
     for number in range(1000):
         log.note(_Request("10.1.%d.%d" % divmod(number, 256)), Unauthenticated("unknown"))  # type: ignore[arg-type]
-    assert len(log._noted) <= 256
+    assert len(store.events) == 1 + MAX_EVENTS  # the first one's minute is over
+    assert log.status() == {"refused": 1012, "unnoted": 1012 - len(store.events)}
+    assert len(log._noted) == MAX_EVENTS
+    clock.at += 60
+    log.note(_Request("10.2.0.1"), Unauthenticated("unknown"))  # type: ignore[arg-type]
+    assert store.events[-1]["subject"] == "10.2.0.1"
+    assert len(log._noted) == 1
     store.connection.close()

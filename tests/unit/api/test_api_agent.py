@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from edge_agent.api.agent import codes_json
+from edge_agent.api.bodies import BodyMemory
 from edge_agent.api.detect import PICTURES
 from edge_agent.api.lists import KINDS
 from edge_agent.api.openapi import openapi_path
@@ -215,7 +216,7 @@ async def test_open_routes_of_the_document_need_no_token_and_the_others_do(tmp_p
 
 
 async def test_every_route_declares_what_it_needs(api: Api) -> None:
-    routes = build_routes(api.server._services)
+    routes = build_routes(api.server._services, BodyMemory(1))
     open_paths = {route.path for route in routes if route.permission is None and route.is_api}
     assert open_paths == {"/v2/health/live", "/v2/health/ready", "/api/codes.json", "/api/openapi.json"}
     handlers = [

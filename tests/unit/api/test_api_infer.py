@@ -18,7 +18,7 @@ import tritonclient.http as triton
 
 from edge_agent.api import bodies
 from edge_agent.api.infer import HEADER
-from edge_agent.api.intake import SLOT_SILENCE_S
+from edge_agent.api.pace import STEP_S
 from edge_agent.errors import ExecutionError, QueueFull
 from tests.doubles.serving import FakeServing
 from tests.unit.api.conftest import Api, running_api, until
@@ -110,7 +110,7 @@ async def test_body_that_pauses_gives_its_slot_back_and_is_served_when_whole(api
         await until(lambda: api.serving.slots > 0)
         paused = time.monotonic()
         await until(lambda: api.serving.slots == 0)
-        assert time.monotonic() - paused > SLOT_SILENCE_S / 2
+        assert time.monotonic() - paused > STEP_S / 2
         yield body[-100:]
 
     answer = await api.post("/v2/models/large/infer", data=with_a_pause(), headers=headers)
@@ -424,3 +424,99 @@ async def test_bodies_that_wait_in_memory_have_a_common_bound(tmp_path: Path) ->
         for answer in waiting:
             assert isinstance(answer.exception(), asyncio.IncompleteReadError)
         assert (await api.post("/v2/models/demo/infer", json=GOOD)).status == 200
+        assert _used(api) == 0
+
+
+def _used(api: Api) -> int:
+    """Bytes of request bodies in private memory."""
+    return int(api.server.status()["bodies"]["used_bytes"])
+
+
+async def test_one_error_for_many_callers_names_each_ones_request(api: Api) -> None:
+    model = api.serving.models["demo"]
+    model.error = QueueFull("Exceeds maximum queue size", model="demo")
+    model.gate = asyncio.Event()
+    asked = [asyncio.ensure_future(api.post("/v2/models/demo/infer", json={**GOOD, "id": name})) for name in "ab"]
+    await until(lambda: model.running == 2)
+    model.gate.set()
+    said = [(await (await answer).json())["error"] for answer in asked]
+    assert said == ["[request id: %s] Exceeds maximum queue size" % name for name in "ab"]
+    assert str(model.error) == "Exceeds maximum queue size"
+    assert model.error.args_by_name == {"model": "demo"}
+
+
+async def _stalled(api: Api, sent: int, announced: int = 90_000) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """An upload of a binary tensor that stops after `sent` bytes of it."""
+    body, headers = _binary(("X", "UINT8", [announced], bytes(announced)))
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    lines = ["Content-Length: %d" % len(body), "%s: %s" % (HEADER, headers[HEADER])]
+    writer.write(_head("/v2/models/large/infer", *lines) + body[: int(headers[HEADER]) + sent])
+    return reader, writer
+
+
+async def test_stalled_uploads_hold_what_has_come_of_them_and_lock_nobody_out(tmp_path: Path) -> None:
+    async with running_api(tmp_path, max_body_bytes=100_000) as api:
+        stalled = [await _stalled(api, 10) for _ in range(20)]
+        await until(lambda: api.serving.reserved == 20)
+        await until(lambda: api.serving.slots == 0)
+        assert 20 * 10 <= _used(api) < 10_000
+        body, headers = _binary(("X", "UINT8", [90_000], bytes(90_000)))
+        assert (await api.post("/v2/models/large/infer", data=body, headers=headers)).status == 200
+        assert (await api.post("/v2/models/large/infer", data=_slowly(body, 3, 0.6), headers=headers)).status == 200
+        for _, writer in stalled:
+            writer.close()
+        await until(lambda: _used(api) == 0)
+        assert api.server.status()["bodies"]["refused"] == 0
+
+
+async def test_bodies_that_do_not_keep_coming_make_room_for_one_that_does(tmp_path: Path) -> None:
+    async with running_api(tmp_path, max_body_bytes=100_000) as api:
+        stalled = [await _stalled(api, 89_000) for _ in range(2)]
+        await until(lambda: _used(api) > 178_000)
+        whole = b" " * 50_000 + json.dumps(GOOD).encode()
+        assert (await api.post("/v2/models/demo/infer", data=whole)).status == 200
+        answer = await asyncio.wait_for(stalled[0][0].readuntil(b"}"), 5)
+        assert b" 503 " in answer.split(b"\r\n")[0]
+        assert b"came too slowly while memory for bodies was short" in answer
+        status = api.server.status()["bodies"]
+        assert (status["evicted"], status["refused"]) == (1, 0)
+        assert 89_000 <= _used(api) < 100_000
+        for _, writer in stalled:
+            writer.close()
+        await until(lambda: _used(api) == 0)
+
+
+@pytest.mark.parametrize("kind", ["json", "binary"])
+async def test_body_that_trickles_is_408_after_a_while_and_holds_no_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(bodies, "TIME_LIMIT_S", 2.5)
+    async with running_api(tmp_path) as api:
+        if kind == "json":
+            reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+            writer.write(_head("/v2/models/demo/infer", "Content-Length: 1000") + b"{")
+        else:
+            reader, writer = await _stalled(api, 10)
+        began = time.monotonic()
+        answer = asyncio.ensure_future(reader.readuntil(b"}"))
+        while not answer.done():
+            assert time.monotonic() - began < 6
+            if time.monotonic() - began > 1.5:
+                assert api.serving.slots == 0
+            writer.write(b" ")
+            await asyncio.wait({answer}, timeout=0.2)
+        assert b" 408 " in answer.result().split(b"\r\n")[0]
+        assert b"came too slowly" in answer.result()
+        assert _used(api) == 0
+        writer.close()
+
+
+async def test_body_of_a_slow_but_steady_client_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "TIME_LIMIT_S", 0.2)
+    monkeypatch.setattr(bodies, "PACE_BYTES", 20_000)
+    async with running_api(tmp_path) as api:
+        body, headers = _binary(("X", "UINT8", [60_000], bytes(60_000)))
+        headers["Content-Length"] = str(len(body))
+        answer = await api.post("/v2/models/large/infer", data=_slowly(body, 20, 0.1), headers=headers)
+        assert answer.status == 200
+        assert _used(api) == 0

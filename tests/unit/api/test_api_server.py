@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import socket
 import ssl
 import subprocess
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, AsyncIterator, Dict, List, Tuple
 
 import aiohttp
 import pytest
@@ -142,16 +144,134 @@ async def test_head_and_options_are_answered(api: Api) -> None:
     assert "POST" in options.headers["Allow"]
 
 
-async def test_malformed_head_is_400_as_json(api: Api) -> None:
-    for bad in (
-        b"NONSENSE\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX: %s\r\n\r\n" % (b"a" * 20_000),
+HOST = b"Host: localhost\r\n"
+#: requests that aiohttp, in one version or another, would answer by itself, or not at all
+BY_AIOHTTP: Dict[str, Tuple[bytes, List[int]]] = {
+    "no HTTP": (b"NONSENSE\r\n\r\n", [400]),
+    "bad header": (b"GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", [400]),
+    "long header": (b"GET / HTTP/1.1\r\n" + HOST + b"X: %s\r\n\r\n" % (b"a" * 20_000), [400]),
+    "endless head": (b"GET / HTTP/1.1\r\n" + HOST + b"X: abc\r\n" * 100_000 + b"\r\n", [400, 431]),
+    "two lengths": (b"POST /v2 HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", [400]),
+    "bad chunk": (b"POST /v2 HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", [400]),
+    "two hosts": (b"GET /v2 HTTP/1.1\r\n" + HOST + b"Host: evil\r\n\r\n", [400]),
+    "address with a bad host": (b"GET http://[::1/v2 HTTP/1.1\r\n" + HOST + b"\r\n", [400]),
+    "address with a bad port": (b"GET http://a:99999/v2 HTTP/1.1\r\n" + HOST + b"\r\n", [400]),
+    "connect to a bad port": (b"CONNECT localhost:99999 HTTP/1.1\r\n" + HOST + b"\r\n", [400]),
+    "unknown expectation": (b"GET /v2 HTTP/1.1\r\n" + HOST + b"Expect: nonsense\r\n\r\n", [417]),
+    "unknown expectation, unknown address": (b"GET /no HTTP/1.1\r\n" + HOST + b"Expect: \xff\r\n\r\n", [417]),
+    "unknown expectation, wrong method": (b"DELETE /v2 HTTP/1.1\r\n" + HOST + b"Expect: x\r\n\r\n", [417]),
+    "another protocol with a body": (
+        b"POST /v2/models/demo/infer HTTP/1.1\r\n"
+        + HOST
+        + b"Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 2\r\n\r\n{}",
+        [400],
+    ),
+    "bytes in a header": (
+        b"POST /v2/models/demo/infer HTTP/1.1\r\n" + HOST + b"Content-Encoding: \xff\r\nContent-Length: 1\r\n\r\nx",
+        [501],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(BY_AIOHTTP))
+async def test_what_no_handler_saw_is_answered_like_everything_else(
+    api: Api, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, statuses = BY_AIOHTTP[case]
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    writer.write(data)
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode()
+    length = int(re.findall("(?i)content-length: ([0-9]+)", head)[0])
+    said = json.loads(await asyncio.wait_for(reader.readexactly(length), 5))
+    writer.close()
+    assert int(head.split(" ")[1]) in statuses
+    assert list(said) == ["error"]
+    assert len(said["error"]) < 300
+    for name in (
+        "Server: edge-agent",
+        "Content-Type: application/json",
+        "X-Request-Id: ",
+        "Cache-Control: no-store",
+        "X-Frame-Options: DENY",
     ):
-        answer = await _raw(api.server.port, bad)
-        assert b" 400 " in answer.split(b"\r\n")[0], answer
-        assert b'{"error":"malformed HTTP request' in answer
+        assert name in head
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
     assert (await api.get("/v2/health/live")).status == 200
+
+
+async def test_malformed_chunk_behind_a_good_one_is_400(api: Api) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    writer.write(b"POST /v2/models/demo/infer HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
+    await until(lambda: api.server.in_flight == 1)
+    writer.write(b"zz\r\n")
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    assert b" 400 " in answer.split(b"\r\n")[0]
+    assert b"X-Frame-Options" in answer
+
+
+async def test_before_http_1_1_there_was_nothing_to_expect(api: Api) -> None:
+    answer = await _raw(api.server.port, b"GET /v2/health/live HTTP/1.0\r\n" + HOST + b"Expect: nonsense\r\n\r\n")
+    assert answer.split(b"\r\n")[0].endswith(b"200 OK")
+
+
+def _expecting(path: bytes, length: int, *more: bytes) -> bytes:
+    lines = [b"POST %s HTTP/1.1" % path, b"Host: localhost", b"Content-Length: %d" % length, b"Expect: 100-continue", *more]
+    return b"\r\n".join([*lines, b"", b""])
+
+
+async def test_client_that_waits_for_the_go_ahead_gets_it_once_its_body_is_wanted(api: Api) -> None:
+    body = json.dumps(GOOD).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    writer.write(_expecting(b"/v2/models/demo/infer", len(body)))
+    assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(body)
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).startswith(b"HTTP/1.1 200 OK")
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (_expecting(b"/v2/models/demo/infer", 5_000_000_000), b"400"),
+        (_expecting(b"/v2/models/nobody/infer", 10), b"404"),
+        (_expecting(b"/v2/models/demo/infer", 10, b"Content-Encoding: br"), b"501"),
+    ],
+)
+async def test_client_that_waits_for_the_go_ahead_is_refused_from_its_head_alone(api: Api, head: bytes, status: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    writer.write(head)
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).startswith(b"HTTP/1.1 " + status)
+    writer.close()
+
+
+async def test_client_that_may_not_is_refused_before_its_body(tmp_path: Path) -> None:
+    async with running_api(tmp_path, loopback=False) as api:
+        reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+        writer.write(_expecting(b"/v2/models/demo/infer", 10))
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).startswith(b"HTTP/1.1 401")
+        writer.close()
+
+
+async def test_requests_sent_ahead_wait_at_the_client_and_are_all_answered(api: Api) -> None:
+    model = api.serving.models["demo"]
+    model.gate = asyncio.Event()
+    body = json.dumps(GOOD).encode()
+    first = b"POST /v2/models/demo/infer HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    more = b"GET /v2/health/live HTTP/1.1\r\n" + HOST + b"\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    writer.write(first)
+    await until(lambda: model.running == 1)
+    writer.write(more * 100_000)
+    await asyncio.sleep(0.3)
+    (connection,) = [one for one in api.server._listeners["http"].connections]
+    assert len(connection._messages) < 20_000
+    model.gate.set()
+    answers = b""
+    while answers.count(b'{"live":true}') < 20_000:
+        answers += await asyncio.wait_for(reader.read(1 << 20), 10)
+    writer.close()
+    assert answers.startswith(b"HTTP/1.1 200 OK")
 
 
 async def test_unforeseen_error_is_500_with_an_id_and_the_trace_in_the_log_only(
@@ -175,11 +295,62 @@ async def test_request_id_of_the_client_is_used_when_it_is_sane(api: Api) -> Non
 
 async def test_stopping_agent_refuses_new_work_and_says_so(api: Api) -> None:
     api.draining[0] = True
-    answer = await api.post("/v2/models/demo/infer", json=GOOD)
-    assert answer.status == 503
-    assert (await answer.json())["error"] == "Server exiting"
+    for path in ("/v2/models/demo/infer", "/api/models/demo/detect", "/v2/models/nobody/infer"):
+        answer = await api.post(path, json=GOOD)
+        assert answer.status == 503
+        assert answer.headers["Retry-After"] == "1"
+        assert (await answer.json())["error"] == "Server exiting"
+    assert (await api.get("/v2/models/demo")).status == 503
     assert (await api.get("/v2/health/ready")).status == 503
     assert (await api.get("/v2/health/live")).status == 200
+    assert (await api.get("/api/status")).status == 200
+    assert (await api.get("/metrics")).status == 200
+    assert api.server.status()["refused_while_stopping"] == 4
+
+
+async def test_stopping_agent_lets_every_request_end_that_has_begun(api: Api) -> None:
+    held = api.serving.arena.try_acquire([(api.serving.segment, 60 * 2**20)])
+    assert held is not None
+    body = json.dumps(GOOD).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    writer.write(b"POST /v2/models/demo/infer HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body[:9])
+    await until(lambda: api.server.in_flight == 1)  # in its upload
+    model = api.serving.models["demo"]
+    model.gate = asyncio.Event()
+    running = asyncio.ensure_future(api.post("/v2/models/demo/infer", json=GOOD))
+    await until(lambda: model.running == 1)
+    picture = asyncio.ensure_future(api.post("/api/models/demo/detect", data=_slowly(), headers={"Content-Type": "image/jpeg"}))
+    await until(lambda: api.server.in_flight == 3)
+    api.draining[0] = True
+    assert not await api.server.drained(0.05)
+    drained = asyncio.ensure_future(api.server.drained(10))
+    assert (await api.post("/v2/models/demo/infer", json=GOOD)).status == 503
+    held[0].release()
+    writer.write(body[9:])
+    model.gate.set()
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).startswith(b"HTTP/1.1 200 OK")
+    assert (await running).status == (await picture).status == 200
+    assert await drained
+    assert api.server.in_flight == 0
+    assert await api.server.drained(0)
+    writer.close()
+
+
+async def _slowly() -> AsyncIterator[bytes]:
+    for _ in range(4):
+        yield b"x"
+        await asyncio.sleep(0.1)
+
+
+async def test_client_that_leaves_is_not_waited_for(api: Api) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    writer.write(b"POST /v2/models/demo/infer HTTP/1.1\r\n" + HOST + b"Content-Length: 9\r\n\r\n")
+    await until(lambda: api.server.in_flight == 1)
+    api.draining[0] = True
+    drained = asyncio.ensure_future(api.server.drained(10))
+    await asyncio.sleep(0)
+    writer.close()
+    assert await asyncio.wait_for(drained, 5)
 
 
 async def test_ready_is_400_until_models_are_settled(api: Api) -> None:
