@@ -27,6 +27,7 @@ class InferRequest:
     timeout_us: int = 0  #: KServe `timeout`: longest wait in the queue; 0 is the model's own
     deadline: Optional[float] = None  #: monotonic second after which nobody wants the answer
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    callers: Tuple[str, ...] = ()  #: instances of Python models that wait for the answer
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,10 @@ class BatchRunner:
         started = _now()
         members = []
         for number, request in enumerate(run.requests):
+            refused = run.told.get(number, {}).get("refused")
+            if refused:
+                run.answers[number] = _failed(number, ModelFailed(refused, "INVALID_ARG"))
+                continue
             try:
                 first = members[0] if members and self._model.max_batch_size > 1 else None
                 members.append(self._gatherer.member(number, request, first))

@@ -51,6 +51,7 @@ class EngineHost:
         self._traffic = Traffic()
         self._next_instance = 0
         self._stopping = False
+        self._told_down = False
         self._loading: Optional[asyncio.Lock] = None
         self._supervisor = Supervisor(
             ChildSpec("host:" + options.name, "edge_agent.engine_host.main", python=options.python),
@@ -103,7 +104,7 @@ class EngineHost:
             child = await self._supervisor.wait_up(_SHARE_TIMEOUT_S)
             await self._segments.share(child, segment, writable)
         except errors.ChildError as error:
-            raise errors.ModelNotReady("engine host %s takes no tensors now: %s" % (self.options.name, error)) from error
+            raise errors.ModelNotReady("engine host %s takes no pictures now: %s" % (self.options.name, error)) from error
 
     # -- models -----------------------------------------------------------------------------------------------------
 
@@ -234,6 +235,7 @@ class EngineHost:
                 if model.error is None:
                     instance.open()
             self.on_change(model)
+        self._told_down = False
         self._on_event("engine_host.up", self.options.name, "")
 
     async def _reload(self, child: Child, model: HostedModel) -> None:
@@ -263,8 +265,9 @@ class EngineHost:
             instance.lose(reason, suspect)
         for model in list(self.models.values()):
             self.on_change(model)
-        if self._stopping:
+        if self._stopping or self._told_down:
             return
+        self._told_down = True  # one event for each change of state, not for each try
         _log.warning("engine host %s ended: %s", self.options.name, reason, extra={"code": "engine_host.died"})
         self._on_event("engine_host.down", self.options.name, reason)
 

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 import struct
-from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
-from edge_agent.domain.requests import InferRequest
-from edge_agent.domain.tensors import DataType, Lease, Tensor
+from edge_agent.domain.tensors import Lease
 from edge_agent.engine_host import wire
 from edge_agent.engines.batch import Answer, Batch, BatchOwner, Outcome, Ran
+from edge_agent.engines.calls import CallHost
 from edge_agent.engines.decoded import detections
+from edge_agent.engines.instance_calls import InstanceCalls
 from edge_agent.engines.load import LoadReport
 from edge_agent.engines.patience import Patience
+from edge_agent.engines.references import References, leases, refusal, told
+from edge_agent.engines.sent import Sent
 from edge_agent.engines.traffic import Traffic
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.processes.channel import Channel
 
 _NO_TIMES = wire.Times(True, 0, 0, 0, 0)  #: of a batch that did not run
-
-
-@dataclass(eq=False)
-class _Sent:
-    """A batch that the host holds."""
-
-    number: int
-    batch: Batch[Any]
-    owner: BatchOwner[Any]
-    held: List[Lease]  #: slots that the host may read or write until it has answered
-    shapes: Tuple[Any, ...]
-    times: Optional[wire.Times] = None  #: set by the last message
-    extra: Dict[int, Lease] = field(default_factory=dict)  #: slots given for outputs that did not fit, by place
 
 
 class EngineInstance:
@@ -54,7 +42,10 @@ class EngineInstance:
         load_timeout_s: float,
         on_hang: Callable[[str], None],
         on_busy: Callable[[int, float], None],
+        calls: Optional[CallHost] = None,
+        name: str = "",
     ) -> None:
+        """With `calls` it runs a Python model: one that may call others, and is not asked again when its host died."""
         self.number = number
         self.label = label
         self.on_up: Callable[[], None] = lambda: None
@@ -65,17 +56,19 @@ class EngineInstance:
         self._on_hang = on_hang
         self._patience = Patience(label, clock, batch_timeout_s, load_timeout_s, on_hang, lambda until: on_busy(number, until))
         self._channel: Optional[Channel] = None
-        self._report: Optional[LoadReport] = None
         self._batched = False
-        self._sent: Dict[int, _Sent] = {}
+        self._sent: Dict[int, Sent] = {}
         self._next_number = 0
+        self._calls: Optional[InstanceCalls] = None
+        if calls is not None:
+            self._calls = InstanceCalls(calls, name, label, self._deliver, self._behind, self._on_calls, self._on_wait)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     @property
     def up(self) -> bool:
-        """Whether it takes ordinary batches: its host runs, has all its models, and nothing runs alone there."""
-        return self._open and self._channel is not None and self._traffic.open
+        """Whether it takes ordinary batches: its host has all its models, nothing runs alone there, it waits for no model."""
+        return self._open and self._channel is not None and self._traffic.open and not self._is_calling
 
     @property
     def loaded(self) -> bool:
@@ -84,21 +77,27 @@ class EngineInstance:
 
     def may_run_alone(self) -> bool:
         """Whether a batch that must run alone can be sent now; if not, `on_up` is called when it can."""
-        return self.loaded and self._traffic.may_run_alone(self.tell_room)
+        return self.loaded and not self._is_calling and self._traffic.may_run_alone(self.tell_room)
+
+    @property
+    def runs_one(self) -> bool:
+        """Whether its host holds a single request of it."""
+        return [len(sent.batch.items) for sent in self._sent.values()] == [1]
 
     def connect(self, sock: socket.socket, report: LoadReport) -> None:
         """Its host has loaded the model; batches may come after open(). The socket is this instance's from now on."""
         self._hang_up()
-        self._report = report
-        self._input_index = {spec.name: index for index, spec in enumerate(report.inputs)}
-        self._output_index = {spec.name: index for index, spec in enumerate(report.outputs)}
+        self._references = References(report)
         self._batched = report.max_batch_size > 0
-        self._patience.forget((tuple(self._row(spec.shape) for spec in report.inputs), 1))
+        warm = (tuple(self._row(spec.shape) for spec in report.inputs), 1)
+        self._patience.forget(None if self._calls is not None else warm)
         self._channel = Channel(sock, self._on_message, self._hang_up)
 
     def open(self) -> None:
         """The host has loaded all that it should: batches may come."""
         self._open = True
+        if self._calls is not None:
+            self._calls.join()
         self.on_up()
 
     def tell_room(self) -> None:
@@ -120,34 +119,39 @@ class EngineInstance:
         self._hang_up()
         self._open = False
         self._patience.stop()
+        if self._calls is not None:
+            self._calls.leave()
 
     def lose(self, reason: str, suspect: bool) -> None:
         """The host ended with what it held. Call it when nobody can write to the slots of these batches any more."""
         lost, self._sent = list(self._sent.values()), {}
+        if self._calls is not None:
+            self._calls.lose()
         for sent in lost:
-            self._let_go(sent)
+            sent.let_go()
+            if self._calls is not None:  # what a Python model has done already, nobody knows
+                text = "the engine host of model '%s' ended while it ran this request: %s"
+                sent.answer_rest(errors.HostDied(text % (self.label, reason)))
         for sent in lost:
             sent.owner.lost(sent.batch, reason, suspect)
-
-    @staticmethod
-    def _let_go(sent: _Sent) -> None:
-        for lease in (*sent.held, *sent.extra.values()):
-            lease.release()
 
     # -- batches ----------------------------------------------------------------------------------------------------
 
     def send(self, batch: Batch[Any], owner: BatchOwner[Any]) -> None:
         """Hands a batch to the host; never blocks."""
         self._next_number += 1
-        requests = [self._request_ref(item.request, item.rows) for item in batch.items]
+        own = self._segment.number
+        requests = [self._references.request(item.request, item.rows, own) for item in batch.items]
         shapes = (tuple(self._row(ref.shape) for ref in requests[0].inputs), batch.rows)
-        held = [lease.retain() for item in batch.items for lease in _leases(item.request)]
-        sent = _Sent(self._next_number, batch, owner, held, shapes)
+        held = [lease.retain() for item in batch.items for lease in leases(item.request)]
+        sent = Sent(self._next_number, batch, owner, held, shapes)
         self._sent[sent.number] = sent
         self._traffic.began(batch.reason == "retry")
         if len(self._sent) == 1:
             self._begin_head()
         try:
+            if self._calls is not None:
+                self._tell(sent)
             self._deliver(wire.pack_execute(sent.number, requests))
         except (wire.WireError, struct.error, ValueError) as error:
             text = "a request of %s cannot be passed on: %s" % (self.label, error)
@@ -163,38 +167,25 @@ class EngineInstance:
     def _row(self, shape: Tuple[int, ...]) -> Tuple[int, ...]:
         return shape[1:] if self._batched else shape
 
-    def _request_ref(self, request: InferRequest, rows: int) -> wire.RequestRef:
-        inputs = [
-            wire.TensorRef(
-                self._input_index[tensor.name],
-                wire.DATATYPE_CODES[tensor.datatype.value],
-                tensor.shape,
-                tensor.lease.segment,
-                tensor.lease.offset + tensor.start,
-                tensor.nbytes,
-            )
-            for tensor in request.inputs
-        ]
-        flags = wire.FLAG_DECODE if request.decode else 0
-        outputs = [self._output_index[name] for name in request.outputs] or list(range(len(self._output_index)))
-        room = request.room
-        if room is None:
-            return wire.RequestRef(inputs, [] if request.decode else outputs, flags, rows, self._segment.number, 0, 0)
-        return wire.RequestRef(inputs, outputs, flags, rows, room.segment, room.offset, room.nbytes)
+    def _tell(self, sent: Sent) -> None:
+        for place, item in enumerate(sent.batch.items):
+            message = told(sent.number, place, item.request)
+            if message:
+                self._deliver(message)
 
-    def _refuse(self, sent: _Sent, error: errors.EdgeAgentError) -> None:
+    def _refuse(self, sent: Sent, error: errors.EdgeAgentError) -> None:
         if self._take_out(sent):
-            sent.batch.answers[:] = [error] * len(sent.batch.items)
+            sent.answer_rest(error)
             sent.times = _NO_TIMES
             self._end(sent)
 
-    def _undelivered(self, sent: _Sent, reason: str) -> None:
+    def _undelivered(self, sent: Sent, reason: str) -> None:
         if self._take_out(sent):
-            self._let_go(sent)
+            sent.let_go()
             sent.owner.lost(sent.batch, reason, suspect=False)
             self._traffic.ended()
 
-    def _take_out(self, sent: _Sent) -> bool:
+    def _take_out(self, sent: Sent) -> bool:
         """The host holds it no more; False when it was lost meanwhile."""
         if sent.number not in self._sent:
             return False
@@ -216,16 +207,20 @@ class EngineInstance:
         except (wire.WireError, struct.error, ValueError, LookupError, TypeError) as error:
             self._on_hang("%s answered in a form that cannot be read: %s: %s" % (self.label, type(error).__name__, error))
             return
-        if sent is not None and sent.times is not None and None not in sent.batch.answers:
+        if sent is not None and sent.answered:
             self._patience.ran(sent.shapes)
             self._take_out(sent)
             self._end(sent)
 
-    def _read(self, data: bytes) -> Optional[_Sent]:
+    def _read(self, data: bytes) -> Optional[Sent]:
         """Puts the answers into their batch."""
         kind, count, number = wire.message_kind(data)
+        if kind != wire.ANSWER:
+            if self._calls is not None:
+                self._calls.on_message(kind, number, wire.unpack_note(data))
+            return None
         sent = self._sent.get(number)
-        if kind != wire.ANSWER or sent is None:
+        if sent is None:
             return None
         answers, times = wire.unpack_answers(data, count)
         for ref in answers:
@@ -237,34 +232,27 @@ class EngineInstance:
             sent.times = times
         return sent
 
-    def _end(self, sent: _Sent) -> None:
+    def _end(self, sent: Sent) -> None:
         times = sent.times or _NO_TIMES
-        self._let_go(sent)
+        sent.let_go()
         sent.owner.finished(sent.batch, Ran(times.input_ns / 1e9, times.infer_ns / 1e9, times.output_ns / 1e9))
         self._traffic.ended()
 
-    def _answer(self, sent: _Sent, ref: wire.AnswerRef) -> Answer:
+    def _answer(self, sent: Sent, ref: wire.AnswerRef) -> Answer:
         extra = sent.extra.pop(ref.request, None)
         if ref.status == wire.FAILED:
             if extra is not None:
                 extra.release()
-            said = json.loads(ref.text.decode())
-            return errors.ExecutionError("model '%s': %s" % (self.label, said.get("text", "")), refusal=said.get("code", ""))
+            return refusal(self.label, ref.text)
         lease = extra or sent.batch.items[ref.request].request.room
-        outputs = tuple(self._tensor(tensor, lease) for tensor in ref.outputs) if lease is not None else ()
+        outputs = tuple(self._references.output(tensor, lease) for tensor in ref.outputs) if lease is not None else ()
         seen = detections(ref.text) if ref.text else None
         return Outcome(outputs, seen, (extra,) if extra is not None else ())
 
-    def _tensor(self, ref: wire.TensorRef, lease: Lease) -> Tensor:
-        assert self._report is not None
-        spec = self._report.outputs[ref.index]
-        datatype = DataType(wire.DATATYPES[ref.datatype])
-        return Tensor(spec.name, datatype, tuple(ref.shape), lease, ref.offset - lease.offset, ref.nbytes)
-
-    def _give_room(self, sent: _Sent, ref: wire.AnswerRef) -> None:
+    def _give_room(self, sent: Sent, ref: wire.AnswerRef) -> None:
         """The outputs need a larger slot: one is given if there is one now, else they are dropped."""
         try:
-            lease = self._room(ref.need)
+            lease = self._room(ref.need, sent.batch.items[ref.request].request.room)
         except errors.EdgeAgentError as error:
             sent.batch.answers[ref.request] = error
             message = wire.pack_drop(sent.number, ref.request)
@@ -275,20 +263,34 @@ class EngineInstance:
         with contextlib.suppress(errors.ChildGone):  # the batch is lost with its host, which will be told
             self._deliver(message)
 
-    def _room(self, need: int) -> Lease:
+    def _room(self, need: int, room: Optional[Lease]) -> Lease:
+        """Where the slot is that was too small, since that is where whoever asked can read."""
         what = "the outputs of %s take %d bytes" % (self.label, need)
         try:
-            leases = self._arena.try_acquire([(self._segment, need)])
+            found = self._arena.try_acquire([(self._segment if room is None else self._arena.find(room.segment), need)])
         except errors.PayloadTooLarge as error:
             raise errors.PayloadTooLarge("%s: %s" % (what, error)) from error
-        if leases is None:
+        if found is None:
             raise errors.ArenaFull("%s and no slot of that size is free" % what)
-        return leases[0]
+        return found[0]
 
+    # -- calls of other models ----------------------------------------------------------------------------------------
 
-def _leases(request: InferRequest) -> List[Lease]:
-    """Each slot of a request once."""
-    leases = {id(tensor.lease): tensor.lease for tensor in request.inputs}
-    if request.room is not None:
-        leases[id(request.room)] = request.room
-    return list(leases.values())
+    @property
+    def _is_calling(self) -> bool:
+        return self._calls is not None and self._calls.open
+
+    def _behind(self) -> FrozenSet[str]:
+        """Who waits for what it holds."""
+        return frozenset().union(*(sent.callers for sent in self._sent.values()))
+
+    def _on_calls(self, whether: bool) -> None:
+        self._traffic.calls(self.number, whether)
+        if not whether:
+            self.on_up()
+
+    def _on_wait(self, whether: bool) -> None:
+        if whether:
+            self._patience.pause()
+        else:
+            self._patience.resume()

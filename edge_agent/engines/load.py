@@ -15,7 +15,7 @@ class LoadOrder:
 
     model: str
     version: str
-    platform: str  #: onnxruntime_onnx
+    platform: str  #: onnxruntime_onnx or python
     path: str  #: the model file
     directory: str  #: the model's folder in the repository (Python decoders lie there)
     threads: int
@@ -24,6 +24,7 @@ class LoadOrder:
     outputs: Tuple[TensorSpec, ...] = ()
     decode: Optional[Mapping[str, Any]] = None
     instances: int = 1
+    config_json: str = ""  #: Triton's ModelConfig as JSON, for Python models
 
     @property
     def label(self) -> str:
@@ -45,6 +46,7 @@ class LoadOrder:
             "outputs": [_spec_fields(spec) for spec in self.outputs],
             "decode": None if self.decode is None else dict(self.decode),
             "warmup": True,
+            "config_json": self.config_json,
         }
 
 

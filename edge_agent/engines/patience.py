@@ -33,11 +33,12 @@ class Patience:
         self._run: Set[Shapes] = set()
         self._budget_s: Optional[float] = None  #: of the oldest batch; None: nothing runs
         self._since = 0.0
+        self._paused_at: Optional[float] = None
         self._timer: Optional[asyncio.TimerHandle] = None
 
-    def forget(self, warm: Shapes) -> None:
-        """A new process: of all shapes only that of its warm-up has run."""
-        self._run = {warm}
+    def forget(self, warm: Optional[Shapes]) -> None:
+        """A new process: of all shapes only that of its warm-up, if it had one, has run."""
+        self._run = set() if warm is None else {warm}
 
     def budget_s(self, shapes: Shapes) -> float:
         """How long a batch of this shape may run."""
@@ -53,13 +54,27 @@ class Patience:
         """The oldest batch begins to run, or (None) none is left: its host may be silent meanwhile."""
         self._budget_s = budget_s
         self._since = self._clock.monotonic()
+        self._paused_at = None
         self._on_busy(0.0 if budget_s is None else self._since + budget_s)
         if self._timer is None and budget_s is not None:
             self._look()
 
+    def pause(self) -> None:
+        """The oldest batch waits for another model, which has a budget of its own."""
+        if self._budget_s is not None and self._paused_at is None:
+            self._paused_at = self._clock.monotonic()
+            self._on_busy(0.0)
+
+    def resume(self) -> None:
+        """It goes on with what was left."""
+        if self._budget_s is not None and self._paused_at is not None:
+            self._since += self._clock.monotonic() - self._paused_at
+            self._paused_at = None
+            self._on_busy(self._since + self._budget_s)
+
     def stop(self) -> None:
         """Nothing runs any more."""
-        self._budget_s = None
+        self._budget_s = self._paused_at = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -68,7 +83,8 @@ class Patience:
         self._timer = None
         if self._budget_s is None:
             return
-        left_s = self._since + self._budget_s - self._clock.monotonic()
+        now = self._clock.monotonic() if self._paused_at is None else self._paused_at
+        left_s = self._since + self._budget_s - now
         if left_s <= 0:
             self._on_hang("a batch of %s ran for more than %g s" % (self._label, self._budget_s))
             return

@@ -68,6 +68,13 @@ class Arena:
         self._withheld += reserve
         return segment
 
+    def find(self, number: int) -> Segment:
+        """The segment of that number; ChildGone when it is closed."""
+        segment = self._segments.get(number)
+        if segment is None:
+            raise ChildGone("segment %d is given up" % number)
+        return segment
+
     def retire(self, segment: Segment) -> None:
         """No new leases; closed with its last lease. Also ends `abandon`, once the child has been reaped after all."""
         if segment.closed:

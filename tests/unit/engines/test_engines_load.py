@@ -34,6 +34,7 @@ def test_an_order_says_everything_that_the_host_asks_for():
         "outputs": [],
         "decode": {"kind": "yolo"},
         "warmup": True,
+        "config_json": "",
     }
 
 
