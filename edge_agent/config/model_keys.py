@@ -60,7 +60,9 @@ IGNORED: Tuple[Unserved, ...] = (
     Unserved(("instance_group", "*", "rate_limiter"), "there is no rate limiter in this version", off=({},)),
     Unserved(("instance_group", "*", "secondary_devices"), _NO_TENSORRT, off=([],)),
     Unserved(("instance_group", "*", "host_policy"), "the system decides which core runs it", off=("",)),
-    Unserved(("model_warmup", "*", "inputs", "*", "input_data_file"), "zeros are used instead", off=("",)),
+    Unserved(
+        ("model_warmup",), "each instance is run with zeros before it is ready, with one row and with max_batch_size", off=([],)
+    ),
     Unserved(("ensemble_scheduling", "max_inflight_responses"), "no model here is decoupled", off=(0,)),
     Unserved(("ensemble_scheduling", "max_inflight_requests"), "no model here is decoupled", off=(0,)),
     Unserved(

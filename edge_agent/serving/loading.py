@@ -75,7 +75,8 @@ class Loader:
         host = await self._host(version.config.host_name(version.platform))
         hosted = await host.load(self._order(version, host.options.name))
         assert hosted.report is not None
-        for warning in hosted.report.warnings:
+        ignored = ["not used by this version: %s" % key for key in version.config.ignored]
+        for warning in [*hosted.report.warnings, *ignored]:
             _log.warning("model %s: %s", version.label, warning, extra={"code": "model.warning"})
         version.max_batch_size = hosted.report.max_batch_size
         try:

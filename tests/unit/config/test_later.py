@@ -16,7 +16,6 @@ CAMERA = "[[cameras]]\nname='dock'\nsource='x.mp4'\nmodel='m'\n"
         ("[http.lan]\nport = 8443", "http.lan"),
         ("[http]\nshared_memory = true", "http.shared_memory"),
         ("[grpc]", "grpc"),
-        ("[models]\npoll_interval_s = 60", "models.poll_interval_s"),
         ("[hosts.gpu]\nmemory_max_bytes = 5", "hosts.gpu.memory_max_bytes"),
         ("[store]\nretention_days = 7", "store.retention_days"),
         (CAMERA + "keep = 'changes'", "cameras.dock.keep"),
@@ -64,8 +63,8 @@ def test_what_is_switched_off_is_accepted(write: Any, text: str) -> None:
 
 
 def test_the_coming_defaults_are_accepted_with_a_note(write: Any) -> None:
-    config = load_config(write("[models]\npoll_interval_s = 5\n" + CAMERA + "tracker = true"), {})
-    assert [note.split(":")[0] for note in config.notes] == ["models.poll_interval_s", "cameras.dock.tracker"]
+    config = load_config(write("[store]\nretention_days = 30\n" + CAMERA + "tracker = true"), {})
+    assert [note.split(":")[0] for note in config.notes] == ["store.retention_days", "cameras.dock.tracker"]
 
 
 def test_a_truth_value_is_not_a_number(faults_of: Any) -> None:

@@ -45,6 +45,7 @@ DEFAULTS: Dict[Type[Section], Dict[str, Any]] = {
         "repository": (Path("/var/lib/edge-agent/models"),),
         "control_mode": "poll",
         "load": ("*",),
+        "poll_interval_s": 5,
         "strict_readiness": False,
     },
     HostSection: {"python": "", "threads": "auto", "batch_timeout_s": 10, "load_timeout_s": 300},
