@@ -1,32 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 
 from edge_agent import errors
-from edge_agent.batching.batcher import DynamicBatcher
 from edge_agent.batching.policy import BatchPolicy, QueuePolicy
 from edge_agent.domain.clock import Clock
-from edge_agent.domain.requests import InferRequest
 from edge_agent.engines.batch import Outcome, Ran
 from edge_agent.processes.arena import Arena
+from tests.doubles.batching import ask, make, said
 from tests.doubles.instance import FakeInstance
-
-
-def make(policy=None, *instances, **options):
-    batcher = DynamicBatcher("m", "1", policy or BatchPolicy(8), Clock(), **options)
-    batcher.use(instances or [FakeInstance(0.01)])
-    return batcher
-
-
-def ask(batcher, name, rows=1, key="k", deadline=None):
-    return asyncio.ensure_future(batcher.submit(InferRequest("m", (), id=name), rows, key, deadline))
-
-
-def said(response):
-    return response.detections[0].label
 
 
 async def test_one_caller_that_leaves_does_not_touch_the_others_of_its_batch():
@@ -300,29 +284,80 @@ async def test_room_is_expected_when_the_running_batch_ends():
     await running
 
 
-async def test_every_one_of_a_thousand_requests_ends_exactly_once_whatever_happens():
-    """B009, B011: triton-inference-server/server#8870, #2136."""
-    chance = random.Random(7)
-    instances = [FakeInstance(0.0005, 0.0002), FakeInstance(0.0005, 0.0002)]
-    for instance in instances:
-        instance.fails = lambda name: int(name) % 97 == 0
-    batcher = make(BatchPolicy(8, (4,), 0.001), *instances)
-    tasks = []
-    for number in range(1000):
-        deadline = Clock().monotonic() + 0.003 if number % 10 == 1 else None
-        tasks.append(ask(batcher, str(number), rows=chance.randint(1, 8), key=chance.choice("ab"), deadline=deadline))
-        if number % 10 == 3:
-            chance.choice(tasks).cancel()
-        if number % 211 == 100:
-            instances[0].die()
-            instances[0].come_back()
-            batcher.room()
-        if number % 7 == 0:
-            await asyncio.sleep(0.001)
-    answers = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
-    for number, answer in enumerate(answers):
-        if isinstance(answer, BaseException):
-            assert isinstance(answer, (asyncio.CancelledError, errors.ExecutionError, errors.DeadlineExceeded, errors.HostDied))
-        else:
-            assert said(answer) == str(number)
-    assert batcher.pending == batcher.in_flight == 0
+# -- draining ---------------------------------------------------------------------------------------------------------
+
+
+async def test_draining_ends_when_nothing_waits_or_runs_any_more():
+    batcher = make(BatchPolicy(1), FakeInstance(0.01))
+    assert batcher.idle
+    await asyncio.wait_for(batcher.drain(), 1)
+    tasks = [ask(batcher, str(n)) for n in range(4)]
+    await asyncio.sleep(0)
+    assert not batcher.idle
+    await asyncio.wait_for(asyncio.gather(batcher.drain(), batcher.drain()), 5)
+    assert batcher.idle
+    assert [said(answer) for answer in await asyncio.gather(*tasks)] == ["0", "1", "2", "3"]
+
+
+async def test_draining_ends_when_the_last_callers_leave():
+    batcher = make(BatchPolicy(8, max_queue_delay_s=30))
+    tasks = [ask(batcher, str(n)) for n in range(3)]
+    draining = asyncio.ensure_future(batcher.drain())
+    await asyncio.sleep(0.01)
+    for task in tasks:
+        assert not draining.done()
+        task.cancel()
+    await asyncio.wait_for(draining, 1)
+
+
+async def test_draining_that_is_given_up_leaves_the_others_waiting():
+    batcher = make(BatchPolicy(1), FakeInstance(0.05))
+    task = ask(batcher, "running")
+    await asyncio.sleep(0)
+    impatient, patient = asyncio.ensure_future(batcher.drain()), asyncio.ensure_future(batcher.drain())
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await asyncio.wait_for(patient, 5)
+    assert task.done()
+
+
+# -- why and when -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_deadline_within_the_delay_sends_the_batch_in_time():
+    instance = FakeInstance(0.001)
+    batcher = make(BatchPolicy(8, max_queue_delay_s=20, default_queue_policy=QueuePolicy(timeout_us=150_000)), instance)
+    answers = await asyncio.wait_for(asyncio.gather(*(ask(batcher, str(n)) for n in range(2))), 5)
+    assert [said(answer) for answer in answers] == ["0", "1"]
+    assert instance.reasons == ["deadline"]
+
+
+async def test_a_callers_deadline_leaves_time_to_run():
+    instance = FakeInstance(0.2)
+    batcher = make(BatchPolicy(8, max_queue_delay_s=0.01), instance)
+    await ask(batcher, "learn")
+    batcher.policy = BatchPolicy(8, max_queue_delay_s=20)
+    clock = Clock()
+    wanted_until = clock.monotonic() + 0.4
+    await asyncio.wait_for(ask(batcher, "hurry", deadline=wanted_until), 5)
+    assert clock.monotonic() < wanted_until + 0.1
+    assert instance.reasons[1:] == ["deadline"]
+
+
+async def test_another_shape_that_waits_ends_the_wait_for_company():
+    instance = FakeInstance(0.001)
+    batcher = make(BatchPolicy(8, max_queue_delay_s=0.5), instance)
+    started = Clock().monotonic()
+    first, second = ask(batcher, "a", key="a"), ask(batcher, "b", key="b")
+    await asyncio.wait_for(first, 5)
+    assert Clock().monotonic() - started < 0.3
+    await second
+    assert instance.reasons == ["other_shape", "delay"]
+
+
+async def test_a_request_whose_time_was_over_before_it_came_is_never_sent():
+    instance = FakeInstance()
+    batcher = make(BatchPolicy(8), instance)
+    with pytest.raises(errors.DeadlineExceeded):
+        await ask(batcher, "late", deadline=Clock().monotonic() - 1)
+    assert (instance.ran, batcher.pending) == ([], 0)
