@@ -12,7 +12,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 from edge_agent.access.gate import is_loopback
 from edge_agent.access.tokens import FILE_NAME as TOKENS_FILE
 from edge_agent.access.tokens import TokenFile
-from edge_agent.cli.check_repository import check_repository
+from edge_agent.cli.check_repository import check_repository, unmet_steps
 from edge_agent.config.load import load_config
 from edge_agent.config.root import AgentConfig
 from edge_agent.config.secret import read_secret
@@ -64,7 +64,8 @@ def _repository(config: AgentConfig) -> Tuple[List[ModelEntry], List[Fault]]:
     except ConfigError as error:
         return [], list(error.faults)
     faults = [("models.%s" % entry.name, entry.fault, "") for entry in entries if entry.fault]
-    there = {entry.name for entry in entries}
+    there = {entry.name: entry for entry in entries}
+    faults.extend(("models.%s" % entry.name, step, "") for entry in entries for step in unmet_steps(entry, there))
     if config.models.control_mode == "explicit":
         missing = [name for name in config.models.load if name not in there and name != "*"]
         faults.extend(

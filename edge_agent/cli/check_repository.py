@@ -41,11 +41,15 @@ def _refusals(entry: ModelEntry, entries: Mapping[str, ModelEntry]) -> Iterator[
         why = platforms.not_yet(platform)
         if why:
             yield why
-    yield from _steps(entry, entries, [entry.name])
+    yield from unmet_steps(entry, entries)
+
+
+def unmet_steps(entry: ModelEntry, entries: Mapping[str, ModelEntry]) -> Iterator[str]:
+    """Models that an ensemble names and cannot have; nothing for other models."""
+    return _steps(entry, entries, [entry.name])
 
 
 def _steps(entry: ModelEntry, entries: Mapping[str, ModelEntry], way: List[str]) -> Iterator[str]:
-    """Models that an ensemble names and cannot have."""
     scheduling = entry.config.ensemble_scheduling
     for step in scheduling.step if scheduling is not None else ():
         below, wanted = entries.get(step.model_name), step.model_version

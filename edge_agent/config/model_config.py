@@ -72,7 +72,7 @@ def _checked(source: _Source, directory: Path) -> ModelConfig:
     except ValidationError as error:
         seen = {wrong.location for wrong in found}
         found.extend(wrong for wrong in wrongs(error, ModelConfig, source.tables) if wrong.location not in seen)
-    except ValueError as error:  # a lone surrogate, or numbers beyond what JSON readers take
+    except (ValueError, RecursionError) as error:  # what no JSON reader takes: a lone surrogate, nesting without end
         found.append(Wrong((), "", "cannot be read: %s" % error, "correct the value"))
     if config.name and config.name != directory.name:
         found.append(Wrong(("name",), "", "should be the folder's name, %s" % directory.name, "correct it or remove it"))

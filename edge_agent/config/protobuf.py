@@ -84,7 +84,7 @@ class _Text:
             schema = next((kind for kind in kinds if _is_table(kind)), None)
             return _plain([value]) if schema is None else self.table(value, schema, at)
         if bool in kinds:
-            return True if value in _TRUE or value == 1 else False if value in _FALSE or value == 0 else value
+            return _truth(value)
         if isinstance(value, Word):
             if float in kinds and value.lower() in ("inf", "infinity", "nan"):
                 return float(value)
@@ -92,6 +92,15 @@ class _Text:
                 self._wrongs.append(Wrong(at, "", "should be text in quotes, not %s" % value, 'write "%s"' % value))
             return str(value)
         return _enumerated(kinds, value)
+
+
+def _truth(value: Any) -> Any:
+    """A truth from one of its words or from 1 and 0; anything else as it is."""
+    if (isinstance(value, Word) and value in _TRUE) or (type(value) is int and value == 1):
+        return True
+    if (isinstance(value, Word) and value in _FALSE) or (type(value) is int and value == 0):
+        return False
+    return value
 
 
 def _json_table(document: Mapping[str, Any], schema: Type[BaseModel]) -> Dict[str, Any]:

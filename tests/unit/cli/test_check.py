@@ -11,6 +11,7 @@ from edge_agent.access.roles import Role
 from edge_agent.access.tokens import TokenFile
 from edge_agent.cli import check
 from edge_agent.domain.clock import Clock
+from tests.unit.config.triton_configs import write
 
 Check = Callable[[str], Tuple[int, str, str]]
 
@@ -122,6 +123,14 @@ def test_explicit_mode_looks_at_what_it_loads(run: Check, house: Path) -> None:
     code, _, err = run("control_mode = 'explicit'\nload = ['face', 'car']\n")
     assert code == 78
     assert "models.load: no model is called car" in err
+
+
+def test_an_ensemble_without_its_models_is_a_fault(run: Check, house: Path) -> None:
+    write(house / "models", "pipeline", "preprocess")
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert "models.pipeline: there is no model detector, which it needs" in err
+    assert err.endswith("1 fault\n")
 
 
 def test_an_interpreter_that_runs_is_good(run: Check) -> None:

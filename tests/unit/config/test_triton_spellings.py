@@ -177,6 +177,8 @@ def test_what_asks_for_nothing_is_neither_refused_nor_ignored(load: Load, text: 
         ('max_batch_size: "8"', "max_batch_size", "should be a whole number"),
         ("max_batch_size { }", "max_batch_size", "should be a whole number"),
         ("response_cache: true", "response_cache", "should be a table"),
+        ('response_cache { enable: "true" }', "response_cache.enable", "should be true or false"),
+        ("response_cache { enable: 2 }", "response_cache.enable", "should be true or false"),
         ("response_cache { enable: maybe }", "response_cache.enable", "should be true or false"),
         ("instance_group { kind: KIND_TPU }", "instance_group[0].kind", "should be"),
         ("instance_group { kind: 9 }", "instance_group[0].kind", "should be"),
@@ -272,7 +274,18 @@ def test_json_takes_camel_case_and_text_for_long_numbers(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"a": 1}', '{"max_batch_size": "x"}', "[" * 100_000, '{"name": "\\ud800"}', "9" * 2_000_000]
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"a": 1}',
+        '{"max_batch_size": "x"}',
+        "[" * 100_000,
+        '{"a":' * 900 + "1" + "}" * 900,
+        '{"name": "\\ud800"}',
+        "9" * 2_000_000,
+    ],
 )
 def test_json_that_is_none_or_has_faults_is_a_config_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
