@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Sequence
 
+from edge_agent.api import bodies
 from edge_agent.api.answers import json_bytes
 from edge_agent.api.route import Route
 
@@ -23,6 +24,10 @@ _QUERY: Dict[str, Dict[str, Any]] = {
     "boxes": {"type": "string", "enum": ["0", "1"], "description": "1 draws what was seen"},
     "min_score": {"type": "number", "minimum": 0, "maximum": 1},
 }
+_BODY = (
+    "At most http.max_body_bytes, also when inflated. It is to be whole within %g s and a second more for each %d bytes, without "
+    "a pause of more than %g s; otherwise 408. While memory for bodies is short, one that does not keep coming is answered 503."
+)
 _ERROR = {
     "description": "What is wrong, with what, and what to do",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
@@ -60,7 +65,11 @@ def _operation(route: Route) -> Dict[str, Any]:
         "security": [] if route.permission is None else [{"bearer": []}, {"basic": []}],
     }
     if route.takes:
-        described["requestBody"] = {"required": True, "content": {kind: {} for kind in route.takes}}
+        described["requestBody"] = {
+            "required": True,
+            "description": _BODY % (bodies.TIME_LIMIT_S, bodies.PACE_BYTES, bodies.SILENCE_LIMIT_S),
+            "content": {kind: {} for kind in route.takes},
+        }
     return described
 
 

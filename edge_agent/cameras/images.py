@@ -32,7 +32,7 @@ class ImageChild(ChildOnCall):
         """The picture as a model's input; the caller releases the lease.
 
         InvalidRequest for what is no usable picture (args_by_name["refusal"] says in which way), DeadlineExceeded,
-        QueueFull, ArenaFull.
+        QueueFull, Draining, ArenaFull.
         """
         if not len(data):
             raise InvalidRequest("the picture is empty: no bytes were sent", refusal="image.empty")

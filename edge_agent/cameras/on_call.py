@@ -10,8 +10,9 @@ from edge_agent.cameras.copying import Buffer, copy
 from edge_agent.cameras.turns import Turns
 from edge_agent.cameras.vision_child import Reply, VisionChild
 from edge_agent.domain.clock import Clock
+from edge_agent.domain.status import PartStatus, State
 from edge_agent.domain.tensors import Lease
-from edge_agent.errors import ChildError, ChildGone, ChildTimeout, DeadlineExceeded, InvalidRequest, QueueFull
+from edge_agent.errors import ChildError, ChildGone, ChildTimeout, DeadlineExceeded, Draining, InvalidRequest
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.processes.child import ChildSpec
 
@@ -26,7 +27,7 @@ class Job:
     op: str
     source: Sequence[Buffer]  #: copied one behind the other
     target_bytes: int
-    budget_s: float  #: what the child may take; then it hangs
+    budget_s: float  #: what the child may take once it has begun; then it hangs
     fields: Mapping[str, Any] = field(default_factory=dict)
     target: Mapping[str, Any] = field(default_factory=dict)  #: what the message says about the target beyond its place
 
@@ -55,6 +56,8 @@ class ChildOnCall:
         self._child = VisionChild(spec, arena, clock, self._up, self._down, self._event)
         self._starting: Optional[asyncio.Future[None]] = None
         self._stopped = False
+        self._died = False
+        self._since = ""
         self._turns = Turns(_AT_ONCE, _MAX_WAITING)
 
     async def stop(self) -> None:
@@ -88,74 +91,87 @@ class ChildOnCall:
         """The target's slot (the caller releases it) and what the child said of it.
 
         ChildRefused as the child said it, InvalidRequest for bytes that end or hang the child, DeadlineExceeded, QueueFull,
-        ArenaFull, PayloadTooLarge.
+        Draining, ArenaFull, PayloadTooLarge.
         """
         deadline = self._clock.monotonic() + timeout_s
         await self._started()
         try:
-            return await self._in_turn(job, deadline)
-        except _ChildDied:
+            return await self._do(job, deadline, 1)
+        except (_ChildDied, _NotAsked):
             return await self._by_itself(job, deadline)
+
+    async def _by_itself(self, job: Job, deadline: float) -> Tuple[Lease, Reply]:
+        """The second try, with nothing beside it, so that nobody else's bytes can be to blame."""
+        try:
+            return await self._do(job, deadline, _AT_ONCE)
+        except _ChildDied as error:
+            raise self._fault("ended", error) from error
+        except _NotAsked as error:
+            raise DeadlineExceeded("the %s ends again and again: %s" % (self._subject.worker, error)) from error
+
+    def status(self) -> Dict[str, Any]:
+        """State, process and counters, for `/api/status`."""
+        if self._starting is None or self._stopped:
+            part = PartStatus(State.OFF, self._since)
+        elif self._died:
+            part = PartStatus(State.DEGRADED, self._since, "child.died")
+        else:
+            part = PartStatus(State.OK, self._since)
+        return {**part.as_json(), "pid": self.pid, "restarts": self.restarts, "refused": self.refused}
 
     async def _started(self) -> None:
         if self._stopped:
-            raise QueueFull("the agent is stopping")
+            raise Draining("the agent is stopping")
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._child.start())
         await asyncio.shield(self._starting)
 
-    async def _in_turn(self, job: Job, deadline: float) -> Tuple[Lease, Reply]:
-        await self._turns.take(1, deadline - self._clock.monotonic())
+    async def _do(self, job: Job, deadline: float, places: int) -> Tuple[Lease, Reply]:
+        """The job in its turn. The places are free again when the child is done with it, which may be after its caller left."""
+        await self._turns.take(places, deadline - self._clock.monotonic())
+        call: Optional[asyncio.Task[Reply]] = None
         try:
-            return await self._do(job, deadline)
+            source, target = await self._slots(job, max(0.001, deadline - self._clock.monotonic()))
+            try:
+                at = 0
+                for part in job.source:
+                    at = await copy(part, source.view(), at)
+                call = self._child.ask(job.op, _message(job, source, target), [source, target], job.budget_s, in_turn=True)
+                reply = await self._answer(call, max(0.001, deadline - self._clock.monotonic()))
+                return target.retain(), reply
+            finally:
+                source.release()
+                target.release()
+        except ChildGone as error:
+            if self._stopped:
+                raise Draining("the agent is stopping") from error
+            raise (_NotAsked if call is None else _ChildDied)(str(error)) from error
         finally:
-            self._turns.give(1)
+            if call is None:
+                self._turns.give(places)
+            else:
+                call.add_done_callback(lambda _: self._turns.give(places))
 
-    async def _by_itself(self, job: Job, deadline: float) -> Tuple[Lease, Reply]:
-        """The second try, with nothing beside it, so that nobody else's bytes can be to blame."""
-        await self._turns.take(_AT_ONCE, deadline - self._clock.monotonic())
+    async def _slots(self, job: Job, wait_s: float) -> Tuple[Lease, Lease]:
+        """Source and target."""
         try:
-            return await self._do(job, deadline)
-        except _ChildDied as error:
-            raise self._fault("ended", error) from error
-        finally:
-            self._turns.give(_AT_ONCE)
-
-    async def _do(self, job: Job, deadline: float) -> Tuple[Lease, Reply]:
-        left_s = max(0.001, deadline - self._clock.monotonic())
-        try:
-            await self._child.wait_up(left_s)
-            wants = [(self.segment, job.source_bytes), (self.segment, job.target_bytes)]
-            source, target = await self._arena.acquire(wants, left_s)
+            await self._child.wait_up(wait_s)
         except ChildTimeout as error:
             raise DeadlineExceeded("no %s can be taken now: %s" % (self._subject.what, error)) from error
-        except ChildGone as error:
-            raise _ChildDied(str(error)) from error
-        try:
-            at = 0
-            for part in job.source:
-                at = await copy(part, source.view(), at)
-            reply = await self._ask(job, source, target, deadline)
-            return target.retain(), reply
-        finally:
-            source.release()
-            target.release()
+        wants = [(self.segment, job.source_bytes), (self.segment, job.target_bytes)]
+        source, target = await self._arena.acquire(wants, wait_s)
+        return source, target
 
-    async def _ask(self, job: Job, source: Lease, target: Lease, deadline: float) -> Reply:
-        fields: Dict[str, Any] = {
-            **job.fields,
-            "segment": source.segment,
-            "offset": source.offset,
-            "nbytes": source.nbytes,
-            "target": {**job.target, "offset": target.offset, "nbytes": target.nbytes},
-        }
-        left_s = max(0.001, deadline - self._clock.monotonic())
+    async def _answer(self, call: asyncio.Task[Reply], wait_s: float) -> Reply:
+        await asyncio.wait({call}, timeout=wait_s)
+        if not call.done():
+            raise DeadlineExceeded("the %s did not answer in time" % self._subject.worker)
         try:
-            reply = await self._child.call(job.op, fields, [source, target], job.budget_s, left_s)
+            reply = call.result()
         except ChildTimeout as error:
+            if self._stopped:
+                raise Draining("the agent is stopping") from error
             raise self._fault("hangs", error) from error
-        except ChildGone as error:
-            raise _ChildDied(str(error)) from error
         self._child.works()
         return reply
 
@@ -165,13 +181,32 @@ class ChildOnCall:
 
     async def _up(self) -> None:
         """Nothing to set up: it knows no more than what it is asked."""
+        self._died = False
+        self._since = self._clock.now()
 
     def _down(self, reason: str) -> None:
         """Who had asked it is told by the ends of their calls."""
+        self._died = True
+        self._since = self._clock.now()
 
     def _event(self, name: str, fields: Dict[str, Any]) -> None:
         """It tells nothing unasked."""
 
 
+def _message(job: Job, source: Lease, target: Lease) -> Dict[str, Any]:
+    """What the child is asked."""
+    return {
+        **job.fields,
+        "segment": source.segment,
+        "offset": source.offset,
+        "nbytes": source.nbytes,
+        "target": {**job.target, "offset": target.offset, "nbytes": target.nbytes},
+    }
+
+
 class _ChildDied(ChildError):
     """The child ended while it had the bytes."""
+
+
+class _NotAsked(ChildError):
+    """The child ended before it had the bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Awaitable, Callable, Dict, Mapping, Optional, Sequence, Set
+from typing import Any, Awaitable, Callable, Coroutine, Dict, Mapping, Optional, Sequence, Set
 
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.tensors import Lease
@@ -16,6 +16,8 @@ from edge_agent.processes.supervisor import Supervisor
 _log = logging.getLogger(__name__)
 
 Reply = Dict[str, Any]
+
+_NEVER_S = 86_400.0  # the time is kept by who asked
 
 
 class VisionChild:
@@ -98,25 +100,37 @@ class VisionChild:
         The caller leaves after `wait_s` (DeadlineExceeded) or when cancelled; the slots are the child's until it has
         answered or its process is gone.
         """
+        task = self.ask(op, fields, leases, timeout_s)
+        await asyncio.wait({task}, timeout=wait_s)
+        if not task.done():
+            raise DeadlineExceeded("%s did not answer in time" % self._spec.name)
+        return task.result()
+
+    def ask(
+        self, op: str, fields: Mapping[str, Any], leases: Sequence[Lease], timeout_s: float, in_turn: bool = False
+    ) -> asyncio.Task[Reply]:
+        """The same as a task, to be waited for and not to be cancelled: it is done when the child is done with the slots.
+
+        `in_turn`: the child works on one call after another, so that the time runs from the end of those before.
+        """
         if not self.up:
             raise ChildGone("%s is not there" % self._spec.name)
         if any(lease.segment != self.segment.number for lease in leases):
             raise ChildGone("the memory of %s was given up" % self._spec.name)
         for lease in leases:
             lease.retain()
-        task = asyncio.get_running_loop().create_task(self._ask(self._child, self._gone, op, fields, leases, timeout_s))
+        if in_turn:
+            answer = _in_turn(self._child, op, fields, timeout_s, set(self._calls))
+        else:
+            answer = self._child.call(op, fields, timeout_s=timeout_s)
+        task = asyncio.get_running_loop().create_task(self._ask(answer, self._gone, leases))
         self._calls.add(task)
         task.add_done_callback(self._answered)
-        await asyncio.wait({task}, timeout=wait_s)
-        if not task.done():
-            raise DeadlineExceeded("%s did not answer in time" % self._spec.name)
-        return task.result()
+        return task
 
-    async def _ask(
-        self, child: Child, gone: asyncio.Event, op: str, fields: Mapping[str, Any], leases: Sequence[Lease], timeout_s: float
-    ) -> Reply:
+    async def _ask(self, answer: Coroutine[Any, Any, Reply], gone: asyncio.Event, leases: Sequence[Lease]) -> Reply:
         try:
-            return await child.call(op, fields, timeout_s=timeout_s)
+            return await answer
         except ChildTimeout as error:
             if not gone.is_set():
                 self.kill("child.silent", str(error))
@@ -153,3 +167,19 @@ class VisionChild:
         segment = self._abandoned.pop(pid, None)
         if segment is not None:
             self._arena.retire(segment)
+
+
+async def _in_turn(
+    child: Child, op: str, fields: Mapping[str, Any], timeout_s: float, before: Set[asyncio.Task[Reply]]
+) -> Reply:
+    """Asks at once, so that the child has it when it is free, and counts the time from then on."""
+    answer = asyncio.ensure_future(child.call(op, fields, timeout_s=_NEVER_S))
+    try:
+        for one in before:
+            await asyncio.wait({one, answer}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({answer}, timeout=timeout_s)
+        if not answer.done():
+            raise ChildTimeout("%s did not finish %s within %g s" % (child.spec.name, op, timeout_s))
+        return answer.result()
+    finally:
+        answer.cancel()

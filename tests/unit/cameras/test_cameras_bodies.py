@@ -15,7 +15,7 @@ import pytest
 from edge_agent.cameras.bodies import BodyChild
 from edge_agent.cameras.copying import copy
 from edge_agent.domain.clock import Clock
-from edge_agent.errors import ArenaFull, ChildRefused, InvalidRequest, PayloadTooLarge, QueueFull
+from edge_agent.errors import ArenaFull, ChildRefused, Draining, InvalidRequest, PayloadTooLarge
 from edge_agent.processes.arena import Arena
 
 LIMIT = 10_000_000
@@ -163,7 +163,7 @@ async def test_after_stop_nothing_is_started_again(bodies: BodyChild) -> None:
     await works(bodies)
     await bodies.stop()
     await bodies.stop()
-    with pytest.raises(QueueFull):
+    with pytest.raises(Draining):
         await works(bodies)
     assert bodies.pid == 0
 

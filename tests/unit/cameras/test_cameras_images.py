@@ -16,7 +16,7 @@ import pytest
 from edge_agent.cameras.images import ImageChild
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.frames import Preprocess
-from edge_agent.errors import DeadlineExceeded, InvalidRequest, PayloadTooLarge, QueueFull
+from edge_agent.errors import DeadlineExceeded, Draining, InvalidRequest, PayloadTooLarge, QueueFull
 from edge_agent.processes.arena import Arena
 
 DATA = Path(__file__).parents[2] / "data"
@@ -171,6 +171,6 @@ async def test_after_stop_nothing_is_started_again(images: ImageChild) -> None:
     await works(images)
     await images.stop()
     await images.stop()
-    with pytest.raises(QueueFull):
+    with pytest.raises(Draining):
         await images.prepare(ASTRONAUT, INPUT, 20.0)
     assert images.pid == 0
