@@ -1,6 +1,5 @@
 """The calls that a Python model makes of other models while it runs: over its own instance's channel."""
 
-import asyncio
 import collections
 import threading
 
@@ -113,6 +112,8 @@ class Caller:
 
     def run(self, coroutine):
         """What the model's coroutine answers; its calls go on meanwhile."""
+        import asyncio  # here, since most hosts never need it
+
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         self._loop.add_reader(self._channel.fileno(), self._readable)

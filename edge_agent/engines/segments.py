@@ -24,7 +24,11 @@ class HostSegments:
         return segment is self.own or self._shared.get(segment.number) is segment
 
     async def share(self, child: Child, segment: Segment, writable: bool) -> None:
-        """Maps one more, now and in each process to come. ChildError."""
+        """Maps one more, now and in each process to come, and lets go of those that are no more. ChildError."""
+        for number, one in list(self._shared.items()):
+            if one.closed:
+                self._forget(number)
+                await child.detach(one)
         await child.attach(segment, writable=writable)
         self._shared[segment.number] = segment
         if writable:

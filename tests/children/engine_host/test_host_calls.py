@@ -258,6 +258,25 @@ def test_calls_that_nobody_awaits_are_given_up_with_their_batch(agent):
         a.say(wire.CALL_ROOM, number, places=[[3, INPUTS]])  # it crossed
 
 
+def test_a_model_runs_in_the_thread_that_loaded_it(agent):
+    """As a connection to SQLite demands, which may be made in initialize."""
+    a = agent(
+        HEAD
+        + """
+    def initialize(self, args):
+        import sqlite3
+        self.base = sqlite3.connect(":memory:")
+    def execute(self, requests):
+        (value,) = self.base.execute("SELECT 41").fetchone()
+        return [pb.InferenceResponse([pb.Tensor("y", numpy.full((1, 4), value, "f4"))]) for request in requests]
+    def finalize(self):
+        self.base.close()
+"""
+    )
+    a.ask(1)
+    assert a.output() == 41
+
+
 def test_async_exec_needs_a_coroutine_and_exec_needs_the_instance(agent):
     a = agent(
         HEAD

@@ -86,3 +86,30 @@ async def test_nothing_hangs_after_the_end(watched):
     watched.patience.stop()
     await asyncio.sleep(0.06)
     assert watched.hangs == []
+
+
+async def test_a_batch_that_waits_for_another_model_goes_on_with_what_was_left(watched):
+    watched.patience.begin(0.2)
+    watched.patience.pause()
+    watched.patience.pause()
+    assert watched.busy[-1] == 0.0
+    await asyncio.sleep(0.4)
+    assert watched.hangs == []
+    watched.patience.resume()
+    watched.patience.resume()
+    assert watched.busy[-1] > 0.0
+    assert 0.1 < await watched.until_hang() < 1.0
+    assert watched.hangs[0] == "a batch of m/1 ran for more than 0.2 s"
+
+
+async def test_the_pause_of_one_batch_is_not_the_next_ones(watched):
+    watched.patience.begin(10.0)
+    watched.patience.pause()
+    watched.patience.begin(0.1)
+    watched.patience.resume()
+    assert await watched.until_hang() < 1.0
+
+
+async def test_without_a_warm_up_every_first_shape_has_as_long_as_a_load(watched):
+    watched.patience.forget(None)
+    assert watched.patience.budget_s(WARM) == 0.3

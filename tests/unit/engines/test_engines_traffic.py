@@ -102,3 +102,32 @@ def test_a_host_that_ended_holds_nothing_and_nobody_waits_for_it():
     traffic.began(alone=False)
     traffic.ended()
     assert told == []
+
+
+def test_a_host_in_which_a_model_waits_for_another_takes_batches_though_one_waits_to_run_alone():
+    traffic, ran = Traffic(), []
+    called = Asker(traffic, ran, "called", ordinary=1)
+    called.ordinary = 0
+    traffic.began(alone=False)  # the model that will call
+    lone = Asker(traffic, ran, "lone", lone=1)
+    lone.pump()
+    assert not traffic.open
+    called.ordinary = 1
+    traffic.calls(7, True)
+    assert ran == ["called"]
+    traffic.ended()
+    traffic.calls(7, False)
+    assert not traffic.open
+    traffic.ended()
+    assert ran == ["called", "lone alone"]
+
+
+def test_the_calls_of_a_host_end_with_it():
+    traffic = Traffic()
+    traffic.began(alone=False)
+    traffic.may_run_alone(lambda: None)
+    traffic.calls(7, True)
+    traffic.reset()
+    traffic.began(alone=True)
+    assert not traffic.open
+    traffic.calls(7, False)
