@@ -20,19 +20,29 @@ _COLUMNS = [
 ]
 
 
+_CHANGES = {
+    "load": "load a model, as it lies in the repository now; ends an unload",
+    "unload": "take a model down until it is loaded again, over restarts and in every control mode",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do with which model."""
     client.add_arguments(parser)
     does = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=argparse.ArgumentParser)
     listing = does.add_parser("list", help="all models with their state")
     listing.add_argument("--format", choices=("table", "json"), default="table")
+    for verb, does_what in _CHANGES.items():
+        does.add_parser(verb, help=does_what).add_argument("name", metavar="NAME")
     show = does.add_parser("show", help="one model: versions, inputs, outputs, configuration")
     show.add_argument("name", metavar="NAME")
 
 
 def run(args: argparse.Namespace) -> int:
     """0, or what the agent's answer means: 1 an error, 75 it does not run."""
-    if args.action == "show":
+    if args.action in _CHANGES:
+        client.ask(args, "POST", "/api/models/%s/%s" % (quote(args.name, safe=""), args.action), {})
+    elif args.action == "show":
         print(json.dumps(_show(args), indent=2))
     elif args.format == "json":
         print(json.dumps(_models(args), indent=2))
