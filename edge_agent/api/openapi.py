@@ -25,8 +25,9 @@ _QUERY: Dict[str, Dict[str, Any]] = {
     "min_score": {"type": "number", "minimum": 0, "maximum": 1},
 }
 _BODY = (
-    "At most http.max_body_bytes, also when inflated. It is to be whole within %g s and a second more for each %d bytes, without "
-    "a pause of more than %g s; otherwise 408. While memory for bodies is short, one that does not keep coming is answered 503."
+    "At most http.max_body_bytes, also when inflated. It is to be whole within %g s and a second more for each %d bytes, and "
+    "without a pause of more than %g s: otherwise 408. While memory for bodies is short, one that does not keep coming is "
+    "answered 503."
 )
 _ERROR = {
     "description": "What is wrong, with what, and what to do",
