@@ -17,6 +17,7 @@ from edge_agent.config.http import HttpSection
 from edge_agent.config.metrics import MetricsSection
 from edge_agent.config.models import ModelsSection
 from edge_agent.config.mqtt import MqttSection
+from edge_agent.config.response_cache import ResponseCacheSection
 from edge_agent.config.section import Name, Section
 from edge_agent.config.store import StoreSection
 from edge_agent.config.vision import VisionSection
@@ -36,6 +37,9 @@ class AgentConfig(Section):
     vision: VisionSection = Field(default_factory=VisionSection, description="camera and image processes")
     arena: ArenaSection = Field(default_factory=ArenaSection, description="shared memory for tensors")
     store: StoreSection = Field(default_factory=StoreSection, description="the database")
+    response_cache: ResponseCacheSection = Field(
+        default_factory=ResponseCacheSection, description="answers kept for equal requests, of models that ask for it"
+    )
     cameras: Tuple[CameraSection, ...] = Field((), max_length=64, description="cameras; none without the section")
     mqtt: Optional[MqttSection] = Field(None, description="the broker; no MQTT without the section")
     device: DeviceSection = Field(default_factory=DeviceSection, description="the board")

@@ -18,6 +18,7 @@ from edge_agent.store.generation import Mark, choose, read_mark, uid, write_mark
 from edge_agent.store.group import Group, Verdict
 from edge_agent.store.inbox import Batch
 from edge_agent.store.logtable import LogTable
+from edge_agent.store.response_cache import AnswerTable
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +40,22 @@ class Origin:
 class StoreFile:
     """One open database file and what lies beside it."""
 
-    def __init__(self, path: Path, origin: Origin, log_max_rows: int, clock: Clock, alive: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        origin: Origin,
+        log_max_rows: int,
+        clock: Clock,
+        alive: Callable[[], None],
+        response_cache_max_bytes: int = 0,
+    ) -> None:
         self.path = path
         self._origin = origin
         self._clock = clock
         self._alive = alive
         self._log_table = LogTable(log_max_rows)
-        self.group = Group(self._uid, self._log_table)
+        self._answer_table = AnswerTable(response_cache_max_bytes)
+        self.group = Group(self._uid, self._log_table, self._answer_table)
         self._db: Optional[SqliteDatabase] = None
         self._synchronous = ""
         self._marked_at = 0.0
@@ -84,6 +94,7 @@ class StoreFile:
                 return self.group.write(db, batch)
         except BaseException:
             self._log_table.forget()
+            self._answer_table.forget()
             raise
 
     def idle(self) -> None:

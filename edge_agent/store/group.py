@@ -12,6 +12,7 @@ from peewee import DatabaseError, SqliteDatabase
 from edge_agent.errors import StoreError
 from edge_agent.store.inbox import Batch, PendingResult
 from edge_agent.store.logtable import LogTable
+from edge_agent.store.response_cache import AnswerTable
 from edge_agent.store.rows import as_json, clean, request_row, result_row, shown
 from edge_agent.store.sampling import CountedRequest
 from edge_agent.store.schema import raw, sequences
@@ -46,9 +47,10 @@ class EventRow(NamedTuple):
 class Group:
     """Writes groups; keeps nothing but the numbers that rows get."""
 
-    def __init__(self, name_of: Callable[[str, int], str], log: LogTable) -> None:
+    def __init__(self, name_of: Callable[[str, int], str], log: LogTable, answers: AnswerTable) -> None:
         self._name_of = name_of
         self._log = log
+        self._answers = answers
         self.refused: int = 0
 
     def write(self, db: SqliteDatabase, batch: Batch) -> List[Verdict]:
@@ -61,6 +63,8 @@ class Group:
             self._guarded(partial(_put_model_version, db, version))
         if "log" in batch:
             self._log.write(db, batch["log"])
+        if "response_cache" in batch:
+            self._answers.write(db, batch["response_cache"])
         return verdicts
 
     def _results(self, connection: sqlite3.Connection, pending: Sequence[PendingResult], last: int) -> List[Verdict]:

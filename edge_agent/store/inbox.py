@@ -10,7 +10,11 @@ from edge_agent.domain.clock import Clock
 from edge_agent.domain.results import Result
 
 #: rows of each kind that may wait; a kind that is full refuses, and the caller waits (results) or counts (all others)
-BOUNDS: Mapping[str, int] = {"result": 5000, "request": 5000, "event": 1000, "model_version": 1000, "log": 1000}
+BOUNDS: Mapping[str, int] = {
+    "result": 5000, "request": 5000, "event": 1000, "model_version": 1000, "log": 1000, "response_cache": 200,
+}  # fmt: skip
+#: and bytes of one kind, where rows (they have `nbytes`) differ much in size
+BYTE_BOUNDS: Mapping[str, int] = {"response_cache": 8 * 1024 * 1024}
 #: rows of one kind in one commit: keeps the write lock short
 GROUP_MAX = 1000
 
@@ -43,7 +47,7 @@ class Inbox:
         """Add a row; False when that kind is full or the inbox closed. Never waits longer than a list append takes."""
         with self._changed:
             rows = self._rows[kind]
-            if self._closed or len(rows) >= self._bounds[kind]:
+            if self._closed or len(rows) >= self._bounds[kind] or _too_heavy(kind, rows, row):
                 self._refused = True
                 return False
             rows.append(row)
@@ -59,9 +63,14 @@ class Inbox:
         """The same for rows that nobody waits for: a refused one is counted in `dropped`."""
         taken = self.put(kind, row)
         if not taken:
-            with self._changed:
-                self.dropped[kind] += 1
+            self.lose(kind, 1)
         return taken
+
+    def lose(self, kind: str, count: int) -> None:
+        """Count rows that will not be written."""
+        if count:
+            with self._changed:
+                self.dropped[kind] += count
 
     def take(self, interval_s: float, tick_s: float, held: Optional[Batch] = None) -> Batch:
         """The next group, after those `held` back from a failed one; empty after `tick_s` without a due row."""
@@ -119,3 +128,8 @@ class Inbox:
         """Rows that wait, by kind."""
         with self._changed:
             return {kind: len(rows) for kind, rows in self._rows.items()}
+
+
+def _too_heavy(kind: str, rows: List[Any], row: Any) -> bool:
+    limit = BYTE_BOUNDS.get(kind)
+    return limit is not None and row.nbytes + sum(waiting.nbytes for waiting in rows) > limit

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
@@ -19,11 +18,15 @@ from edge_agent.store.group import EventRow, Verdict, model_version_row
 from edge_agent.store.inbox import Inbox, PendingResult
 from edge_agent.store.lock import lock
 from edge_agent.store.logtable import LogRow
+from edge_agent.store.options import StoreOptions
 from edge_agent.store.reader import Reader
+from edge_agent.store.response_cache import Shelf
 from edge_agent.store.rows import as_json, clean, shown
 from edge_agent.store.sampling import CountedRequest, RequestSampler
 from edge_agent.store.writer import Health, Writer
 from edge_agent.telemetry.redaction import redact_all
+
+__all__ = ["Store", "StoreOptions"]
 
 log = logging.getLogger(__name__)
 
@@ -33,20 +36,6 @@ OnEvent = Callable[[Dict[str, Any]], None]  #: hears each event, on the loop
 #: longest wait of a result for room in the queue, and for its commit
 ROOM_LIMIT_S = 5.0
 COMMIT_LIMIT_S = 30.0
-
-
-@dataclass(frozen=True)
-class StoreOptions:
-    """`[store]` as this room needs it, with whose rows they are."""
-
-    path: Path
-    agent_id: str
-    board_serial: str = ""
-    commit_interval_ms: int = 50
-    request_log: str = "all"  #: all | sampled | errors | none
-    request_log_per_s: float = 1.0
-    log_max_rows: int = 20000
-    stop_limit_s: float = 10.0
 
 
 class Store:
@@ -59,7 +48,8 @@ class Store:
         self._inbox = Inbox(clock)
         self._sampler = RequestSampler(options.request_log, options.request_log_per_s)
         origin = Origin(options.agent_id, options.board_serial)
-        self._file = StoreFile(options.path, origin, options.log_max_rows, clock, self._alive)
+        cache_bytes = options.response_cache_max_bytes
+        self._file = StoreFile(options.path, origin, options.log_max_rows, clock, self._alive, cache_bytes)
         interval_s = options.commit_interval_ms / 1000
         self._writer = Writer(
             self._file,
@@ -72,6 +62,7 @@ class Store:
             self._thread_ended,
         )
         self._reader = Reader(options.path)
+        self.answers = Shelf(self._inbox.put_or_count, self._reader.read, clock, cache_bytes)  #: table `response_cache`
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._running = False
         self._opened: Optional[asyncio.Future[None]] = None
@@ -232,6 +223,7 @@ class Store:
             "dropped_requests": dropped["request"],
             "dropped_events": dropped["event"] + dropped["model_version"],
             "dropped_logs": dropped["log"],
+            "dropped_answers": dropped["response_cache"],
             "refused_rows": self._file.group.refused,
             "refused_reads": self._reader.refused,
         }

@@ -149,6 +149,7 @@ class Writer:
         full = schema.is_full(exc)
         kind = StoreFull if full else StoreError
         results = batch.pop("result", [])
+        self._inbox.lose("response_cache", len(batch.pop("response_cache", ())))  # large, and nobody misses them
         self._held = {**batch, "result": [item for item in results if item.future is None]}
         code = "store.full" if full else "store.failed"
         if self.health.code != code:

@@ -27,6 +27,10 @@ class ModelCounts:
     batch_sizes: Dict[int, int] = field(default_factory=dict)  #: rows -> batches
     batch_reasons: Dict[str, int] = field(default_factory=dict)  #: why a batch was sent -> batches
     load_s: float = 0.0
+    cache_hits: int = 0
+    cache_hit_us: int = 0
+    cache_misses: int = 0
+    cache_miss_us: int = 0
 
     def succeeded(self, timing: Timing, rows: int) -> None:
         """One request answered; `rows` of it are inferences."""
@@ -37,6 +41,18 @@ class ModelCounts:
         self.input_us += timing.input_us
         self.infer_us += timing.infer_us
         self.output_us += timing.output_us
+
+    def hit(self, total_us: int) -> None:
+        """One request answered by the response cache: a success without an inference."""
+        self.success += 1
+        self.request_us += total_us
+        self.cache_hits += 1
+        self.cache_hit_us += total_us
+
+    def missed(self, us: int) -> None:
+        """One request that the response cache had no answer for; it took so long to look and to keep the answer."""
+        self.cache_misses += 1
+        self.cache_miss_us += us
 
     def failed(self, reason: str) -> None:
         """One request that got an error; a reason that is not Triton's counts as OTHER."""

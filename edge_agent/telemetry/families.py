@@ -23,6 +23,10 @@ _TRITON_COUNTERS: Tuple[Tuple[str, str, Callable[[ModelCounts], int]], ...] = (
     ("nv_inference_compute_input_duration_us", "Cumulative time of preparing inputs, microseconds", lambda c: c.input_us),
     ("nv_inference_compute_infer_duration_us", "Cumulative time of running the model, microseconds", lambda c: c.infer_us),
     ("nv_inference_compute_output_duration_us", "Cumulative time of outputs, microseconds", lambda c: c.output_us),
+    ("nv_cache_num_hits_per_model", "Requests answered by the response cache", lambda c: c.cache_hits),
+    ("nv_cache_num_misses_per_model", "Requests the response cache had no answer for", lambda c: c.cache_misses),
+    ("nv_cache_hit_duration_per_model", "Cumulative time of cache hits, microseconds", lambda c: c.cache_hit_us),
+    ("nv_cache_miss_duration_per_model", "Cumulative time of looking and keeping, microseconds", lambda c: c.cache_miss_us),
 )
 
 
@@ -44,7 +48,7 @@ def _labels(key: ModelKey, **more: str) -> Dict[str, str]:
 
 
 def triton_families(models: Models, pending: Mapping[ModelKey, int]) -> Iterator[Metric]:
-    """The nv_inference_ families; every known model has a sample in each, zeros included."""
+    """The nv_inference_ and nv_cache_ families; every known model has a sample in each, zeros included."""
     for name, documentation, value_of in _TRITON_COUNTERS:
         family = _triton_counter(name, documentation)
         for key, counts in models.items():

@@ -64,6 +64,14 @@ class Metrics(Collector):
         else:
             counts.failed(reason)
 
+    def cache_hit(self, model: str, version: str, total_us: int) -> None:
+        """One request ended well, answered by the response cache."""
+        self._counts(model, version).hit(total_us)
+
+    def cache_missed(self, model: str, version: str, us: int) -> None:
+        """The response cache had no answer; `us` went into looking and keeping."""
+        self._counts(model, version).missed(us)
+
     def batch_done(self, model: str, version: str, rows: int, reason: str) -> None:
         """One batch ran; `reason` says why it was sent when it was."""
         self._counts(model, version).ran(rows, reason)

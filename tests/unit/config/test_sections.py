@@ -17,6 +17,7 @@ from edge_agent.config.http import HttpSection
 from edge_agent.config.metrics import MetricsSection
 from edge_agent.config.models import ModelsSection
 from edge_agent.config.mqtt import MqttSection
+from edge_agent.config.response_cache import ResponseCacheSection
 from edge_agent.config.section import MODEL_NAME_PATTERN, NAME_PATTERN, Section
 from edge_agent.config.store import StoreSection
 from edge_agent.config.vision import VisionSection
@@ -58,6 +59,7 @@ DEFAULTS: Dict[Type[Section], Dict[str, Any]] = {
         "request_log_per_s": 1.0,
         "log_max_rows": 20000,
     },
+    ResponseCacheSection: {"memory_max_bytes": 33554432, "disk_max_bytes": 67108864},
     MqttSection: {
         "host": "127.0.0.1",
         "port": 1883,

@@ -10,6 +10,7 @@ from edge_agent.store import schema
 from edge_agent.store.group import EventRow, Group, model_version_row
 from edge_agent.store.inbox import PendingResult
 from edge_agent.store.logtable import LogTable
+from edge_agent.store.response_cache import AnswerTable
 from edge_agent.store.sampling import CountedRequest
 from edge_agent.store.tables import Event, ModelVersion, RequestLog, Result
 
@@ -24,7 +25,7 @@ def db(db_path):
 
 @pytest.fixture
 def group():
-    return Group(lambda kind, seq: "%s/%d" % (kind, seq), LogTable(100))
+    return Group(lambda kind, seq: "%s/%d" % (kind, seq), LogTable(100), AnswerTable(0))
 
 
 def _refuse(db, table, column, value):

@@ -48,6 +48,19 @@ def test_requests_batches_and_times_add_up() -> None:
     assert samples["nv_inference_compute_output_duration_us" + here] == 8
 
 
+def test_a_cache_hit_is_a_success_without_an_inference_and_a_miss_is_no_request() -> None:
+    metrics = Metrics()
+    metrics.cache_hit("face", "1", 7)
+    metrics.cache_missed("face", "1", 3)
+    samples = _samples(metrics)
+    here = '_per_model{model="face",version="1"}'
+    assert [samples["nv_cache_num_%s%s" % (kind, here)] for kind in ("hits", "misses")] == [1, 1]
+    assert [samples["nv_cache_%s_duration%s" % (kind, here)] for kind in ("hit", "miss")] == [7, 3]
+    inference = 'nv_inference_%s{model="face",version="1"}'
+    names = ("request_success", "request_duration_us", "queue_duration_us", "count", "exec_count")
+    assert [samples[inference % name] for name in names] == [1, 7, 0, 0, 0]
+
+
 def test_failures_count_by_tritons_reasons_and_the_rest_as_other() -> None:
     metrics = Metrics()
     metrics.request_done("face", "1", ok=False, reason="REJECTED")
