@@ -88,8 +88,11 @@ def tell_event(mqtt: MqttPipeline, event: Mapping[str, Any]) -> None:
     mqtt.publish_event({**event, "reason": codes.reason(code, args), "cure": codes.cure(code, args)})
 
 
-def tell_result(mqtt: MqttPipeline, camera: str, result: Result) -> None:
-    """A camera's result for who listens now, and how many of what it sees."""
+def tell_result(mqtt: MqttPipeline, camera: str, result: Result, kept: bool) -> None:
+    """How many of what a camera sees; and the result itself, if it is kept, for who listens now."""
+    mqtt.publish_counts(camera, dict(Counter(seen.label for seen in result.objects)))
+    if not kept:
+        return
     body: Dict[str, Any] = {
         "camera": camera,
         "model": result.model,
@@ -101,4 +104,3 @@ def tell_result(mqtt: MqttPipeline, camera: str, result: Result) -> None:
         "latency_us": result.latency_us,
     }
     mqtt.publish_result(camera, body, result.captured)
-    mqtt.publish_counts(camera, dict(Counter(seen.label for seen in result.objects)))

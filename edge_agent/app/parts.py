@@ -170,9 +170,9 @@ class Parts:
         if self.mqtt is not None:
             brokerage.tell_event(self.mqtt, event)
 
-    def _publish_result(self, camera: str, result: Result) -> None:
+    def _publish_result(self, camera: str, result: Result, kept: bool) -> None:
         if self.mqtt is not None:
-            brokerage.tell_result(self.mqtt, camera, result)
+            brokerage.tell_result(self.mqtt, camera, result, kept)
 
     def _camera_changed(self, name: str, status: PartStatus) -> None:
         kind = {State.OK: "camera.up", State.FAILED: "camera.down"}.get(status.state)

@@ -58,7 +58,7 @@ class CameraPipeline:
         sink: ResultSink,
         metrics: Metrics,
         clock: Clock,
-        publish: Callable[[str, Result], None] = lambda camera, result: None,
+        publish: Callable[[str, Result, bool], None] = lambda camera, result, kept: None,
     ) -> None:
         self.name = section.name
         self._section = section
@@ -73,6 +73,7 @@ class CameraPipeline:
         self._inferred = Rate()
         self._fill_s = 0.02  #: what the child needs to prepare a frame, learned
         self._seen: Optional[Seen] = None
+        self._before: Optional[int] = None  #: the frame before it: a snapshot may be on its way to the child
         self._last_sequence = 0
         self._skipped = 0  #: of the camera's count, told to the metrics
         self._no_model_since = ""  #: RFC 3339 UTC; empty while the model takes frames
@@ -157,14 +158,16 @@ class CameraPipeline:
 
     def _keep(self, frame: FilledFrame, response: InferResponse) -> None:
         result = self._result(frame, response)
-        if self._seen is not None:
-            self._camera.drop(self._seen.sequence)
+        if self._before is not None:
+            self._camera.drop(self._before)
+        self._before = self._seen.sequence if self._seen is not None else None
         self._seen = Seen(frame.sequence, result.objects)
         self._inferred.count(self._clock.monotonic())
         self._metrics.camera_frames(self.name, "inferred")
-        if self._section.keep == "all" and not self._sink.add_result_nowait(result):
+        keep = self._section.keep == "all"
+        if keep and not self._sink.add_result_nowait(result):
             self._metrics.dropped("camera_results")
-        self._publish(self.name, result)
+        self._publish(self.name, result, keep)
 
     def _result(self, frame: FilledFrame, response: InferResponse) -> Result:
         assert response.detections is not None
