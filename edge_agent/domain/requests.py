@@ -62,6 +62,7 @@ class InferResponse:
     timing: Timing
     batch_size: int
     kept: Tuple[Lease, ...] = ()  #: leases that this answer holds beyond the request's
+    cached: bool = False  #: answered by the response cache: nothing ran
 
     def release(self) -> None:
         """Give back what the answer alone holds."""
