@@ -74,7 +74,7 @@ class Watch:
             self.sink,
             self.rig.metrics,
             self.rig.clock,
-            lambda camera, result: self.told.append((camera, result)),
+            lambda camera, result, kept: self.told.append((camera, result)),
         )
 
     async def results(self, more=3, within_s=20.0):
