@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import ipaddress
 import pwd
 import socket
@@ -19,6 +20,7 @@ from edge_agent.errors import Forbidden
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _PORTS = {"http": 80, "https": 443}
+_HOSTS_KEPT = 32  #: clients send the same header again and again, and taking it apart costs as much as routing
 _PEER = struct.Struct("3i")  # pid, uid, gid of SO_PEERCRED
 
 
@@ -29,6 +31,7 @@ def own_names(host: str, allowed_hosts: Sequence[str]) -> FrozenSet[str]:
     return frozenset({"localhost", name, short, short + ".local", host.lower(), *(one.lower() for one in allowed_hosts)})
 
 
+@functools.lru_cache(maxsize=_HOSTS_KEPT)
 def split_host(host: str) -> Tuple[str, Optional[int]]:
     """Name and port of a Host header; ValueError when it is neither."""
     parts = urlsplit("//" + host)
@@ -101,6 +104,7 @@ class AccessCheck:
         return self._users[uid]
 
 
+@functools.lru_cache(maxsize=_HOSTS_KEPT)
 def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name.split("%", maxsplit=1)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,8 +16,14 @@ _EARLIEST_TRUE = datetime(2024, 1, 1, tzinfo=timezone.utc).timestamp()
 
 def rfc3339(seconds: float) -> str:
     """Seconds since the epoch as RFC 3339 UTC with milliseconds."""
-    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (moment.microsecond // 1000)
+    second, microsecond = divmod(round(seconds * 1e6), 1_000_000)
+    return "%s.%03dZ" % (_to_the_second(second), microsecond // 1000)
+
+
+@functools.lru_cache(maxsize=8)
+def _to_the_second(seconds: int) -> str:
+    """Kept: every request has its time, and many share a second."""
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _read_boot_id() -> str:

@@ -72,6 +72,12 @@ def _bounded_int(digits: str) -> int:
     return int(digits)
 
 
+# made once: making one takes as long as reading a small document with it
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_BOUNDING_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_bounded_int)
+_COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
 def load_object(raw: Bytes, hint: str = "") -> Dict[str, Any]:
     """One JSON object out of UTF-8 bytes; BadJson says what is wrong and where."""
     document = _load(raw, hint)
@@ -83,9 +89,12 @@ def load_object(raw: Bytes, hint: str = "") -> Dict[str, Any]:
 def _load(raw: Bytes, hint: str) -> Any:
     if not len(raw):
         raise BadJson("the request body is empty, a JSON object is expected")
-    parse_int = _bounded_int if len(raw) > _MAX_DIGITS and _MANY_DIGITS.search(raw) else None
+    decoder = _BOUNDING_DECODER if len(raw) > _MAX_DIGITS and _MANY_DIGITS.search(raw) else _DECODER
     try:
-        return json.loads(str(raw, "utf-8"), parse_constant=_refuse_constant, parse_int=parse_int)
+        text = str(raw, "utf-8")
+        if text.startswith("\ufeff"):
+            raise BadJson("failed to parse the request JSON: it begins with a byte order mark (BOM)%s" % hint)
+        return decoder.decode(text)
     except UnicodeDecodeError as error:
         raise BadJson("the request body is not UTF-8 at byte %d%s" % (error.start, hint)) from error
     except RecursionError as error:
@@ -237,7 +246,7 @@ def _texts(view: Bytes, name: str) -> List[Any]:
 
 def compact(value: Any) -> bytes:
     """JSON without spaces, as every document of this protocol is written."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return _COMPACT.encode(value).encode("ascii")
 
 
 def elements_of(shape: Any, itemsize: int) -> Optional[int]:
