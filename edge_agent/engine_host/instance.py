@@ -46,7 +46,6 @@ class Instance:
         return not self._thread.is_alive()
 
     def _live(self):
-        set_name(self._name)
         with contextlib.closing(self._channel):
             try:
                 model, reply = self._load()
@@ -56,6 +55,7 @@ class Instance:
                 return
             finally:
                 self._load = None
+            set_name(self._name)  # not before: threads that a library makes for the whole process would bear it
             self._loaded.put(reply)
             _Service(model, self._channel, self._views).run()
 
