@@ -40,6 +40,18 @@ MODELS: Dict[str, Code] = {
         "Correct its config.toml; `edge-agent check` lists every fault.",
         "请修正其 config.toml；运行 `edge-agent check` 可列出所有错误。",
     ),
+    "model.dependency": code(
+        "A model that this ensemble calls is not ready: {text}",
+        "该组合模型所调用的模型尚未就绪：{text}",
+        "See the state of that model and load it, or correct the step in ensemble_scheduling.",
+        "请查看该模型的状态并加载它，或修正 ensemble_scheduling 中的步骤。",
+    ),
+    "model.cycle": code(
+        "These ensembles call each other in a circle: {text}",
+        "这些组合模型循环调用：{text}",
+        "Take one of them out of the steps of another.",
+        "请从其中一个组合模型的步骤中去掉另一个。",
+    ),
     "model.warning": code(
         "The model is loaded, but something about it should be known; the log has it.",
         "模型已加载，但有一点需要注意，详见日志。",

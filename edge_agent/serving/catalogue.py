@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.status import PartStatus, State
+from edge_agent.serving.ensemble_plan import step_models
 from edge_agent.serving.servable import Servable
 
 
@@ -42,6 +43,8 @@ class Model:
             return "it is unloaded"
         if self.fault is not None:
             return str(self.fault.args.get("text") or self.fault.as_json()["reason"])
+        if not self.versions:
+            return "it is not loaded"
         shown = self.newest_first()[0]
         return str(shown.part.as_json()["reason"]) or "its engine host is starting again"
 
@@ -97,6 +100,12 @@ class Catalogue:
     def all_versions(self) -> List[Servable]:
         """Every version of every model."""
         return [version for model in self for version in model.versions.values()]
+
+    def calls(self, name: str) -> Tuple[str, ...]:
+        """Names of the models that the ensemble of this name calls; nothing where it is none, or none that is up."""
+        model = self._models.get(name)
+        versions = [] if model is None else model.newest_first()
+        return tuple(dict.fromkeys(called for version in versions for called in step_models(version.config)))
 
     def known(self, name: str) -> Model:
         """The model; ModelNotFound when there is no such one."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import tempfile
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edge_agent import errors
 from edge_agent.config.model_config import model_config_from_json
@@ -14,6 +14,7 @@ from edge_agent.config.models import ModelsSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.serving.catalogue import Catalogue, Model
+from edge_agent.serving.ensemble_plan import dependencies_first, step_models
 from edge_agent.serving.holds import Holds
 from edge_agent.serving.journal import Journal
 from edge_agent.serving.repository import Fingerprint, ModelEntry, VersionEntry, find, fingerprint, read_model, scan
@@ -69,12 +70,18 @@ class Control:
         for name in self._section.load if self._section.control_mode == "explicit" else ():
             if name != "*" and name not in {entry.name for entry in entries}:
                 self._fault(self._catalogue.model(name), "model.not_found", "no repository has a model of this name")
-        tasks = [self._tasks.spawn(self._first(entry), "load:" + entry.name) for entry in wanted]
+        tasks: Dict[str, asyncio.Task[Any]] = {}
+        for entry in _dependencies_first(wanted):
+            before = [tasks[name] for name in step_models(entry.config) if name in tasks]
+            tasks[entry.name] = self._tasks.spawn(self._first(entry, before), "load:" + entry.name)
         if self._section.control_mode == "poll":
             self._tasks.spawn(self._poll(), "repository")
-        return tasks
+        return list(tasks.values())
 
-    async def _first(self, entry: ModelEntry) -> None:
+    async def _first(self, entry: ModelEntry, before: Sequence[asyncio.Task[Any]] = ()) -> None:
+        """The models that an ensemble calls come before it, so that it is not told of as failed while they load."""
+        if before:
+            await asyncio.wait(before)
         async with self._lock(entry.name):
             await self._apply(entry)
 
@@ -106,8 +113,12 @@ class Control:
         if reason:
             raise errors.EngineLoadError("failed to load '%s', %s" % (name, reason))
 
-    async def unload(self, name: str) -> None:
-        """Takes a model down; its requests in flight end first. Unknown names are no error, as in Triton."""
+    async def unload(self, name: str, dependents: bool = False) -> None:
+        """Takes a model down; its requests in flight end first. Unknown names are no error, as in Triton.
+
+        With `dependents` also the models that an ensemble calls, but for those that others which are loaded call too.
+        """
+        called = self._catalogue.calls(name) if dependents else ()
         async with self._lock(name):
             model = self._catalogue.get(name)
             if model is not None:
@@ -115,6 +126,9 @@ class Control:
                 model.fault = None
                 await self._retire(model, list(model.versions))
                 self._journal.event("model.unloaded", name, code="model.unloaded", args={"model": name})
+        for one in called:
+            if not any(one in self._catalogue.calls(other.name) for other in self._catalogue):
+                await self.unload(one, dependents)
 
     async def hold(self, name: str) -> None:
         """Takes a model down until `release`, over restarts and in every control mode. ModelNotFound."""
@@ -177,7 +191,7 @@ class Control:
             entries = await self._scan()
             if self.repository_fault is not None:
                 continue  # an unmounted disk takes nothing down
-            for entry in entries:
+            for entry in _dependencies_first(entries):
                 await self._poll_model(entry)
             for model in list(self._catalogue):
                 if model.name not in {entry.name for entry in entries} and model.name not in self._uploads:
@@ -276,3 +290,7 @@ class Control:
             version.close(errors.ModelNotReady("model '%s' version %s is unloaded" % (version.name, version.version)))
             _log.warning("%s was taken down with requests in flight", version.label, extra={"code": "model.unloaded"})
         await self._tidy()
+
+
+def _dependencies_first(entries: Sequence[ModelEntry]) -> List[ModelEntry]:
+    return dependencies_first({entry.name: entry for entry in entries}, lambda entry: step_models(entry.config))

@@ -6,6 +6,7 @@ from typing import Any, Mapping, Optional, Protocol
 
 from edge_agent.domain.requests import InferRequest, Timing
 from edge_agent.domain.results import RequestRecord
+from edge_agent.errors import EdgeAgentError, EngineError, UnavailableError
 
 
 class Journal(Protocol):
@@ -49,3 +50,10 @@ def record(
         status=status,
         error=error,
     )
+
+
+def failure_reason(error: EdgeAgentError) -> str:
+    """Triton's word for why a request failed."""
+    if isinstance(error, UnavailableError):
+        return "REJECTED"
+    return "BACKEND" if isinstance(error, EngineError) else "OTHER"

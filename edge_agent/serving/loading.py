@@ -60,7 +60,8 @@ class Loader:
 
     async def load(self, version: Servable) -> None:
         """Loads a version and sets its state. Raises nothing: a failure is a state."""
-        assert isinstance(version, ServedVersion)
+        if not isinstance(version, ServedVersion):
+            return  # an ensemble has nothing of its own that could be loaded
         try:
             if version.platform not in _SERVED_PLATFORMS:
                 raise errors.EngineLoadError("%s is not served by this version of the agent" % version.platform)

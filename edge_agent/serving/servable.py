@@ -11,6 +11,7 @@ from edge_agent.domain.status import PartStatus
 from edge_agent.domain.tensors import TensorSpec
 from edge_agent.errors import EdgeAgentError
 from edge_agent.processes.arena import Segment
+from edge_agent.serving.room import RoomWish
 from edge_agent.serving.statistics import VersionStatistics
 
 
@@ -26,9 +27,12 @@ class Servable(Protocol):
     outputs: Tuple[TensorSpec, ...]
     max_batch_size: int
     preprocess: Optional[Preprocess]
-    part: PartStatus
     statistics: VersionStatistics
     sha256: str
+
+    @property
+    def part(self) -> PartStatus:
+        """Its state."""
 
     @property
     def label(self) -> str:
@@ -64,6 +68,9 @@ class Servable(Protocol):
 
     def room_for(self, input_bytes: int) -> int:
         """Bytes to keep for the outputs of a request of `input_bytes`."""
+
+    def room_wish(self, input_bytes: int) -> RoomWish:
+        """All slots that such a request needs beside its input's."""
 
     def room_at(self, now: float) -> float:
         """When one more request would begin to run, monotonic seconds."""

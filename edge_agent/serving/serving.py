@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -17,8 +18,9 @@ from edge_agent.engines.hosted import HostedModel
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.control import Control
+from edge_agent.serving.ensembles import Ensembles
 from edge_agent.serving.holds import Holds
-from edge_agent.serving.journal import Journal, record
+from edge_agent.serving.journal import Journal, failure_reason, record
 from edge_agent.serving.loading import Loader
 from edge_agent.serving.repository import ModelEntry, VersionEntry
 from edge_agent.serving.servable import Servable
@@ -45,6 +47,7 @@ class Serving:
         self._metrics = metrics
         self._journal = journal
         self._catalogue = Catalogue()
+        self._ensembles = Ensembles(self._catalogue, arena, clock, metrics, functools.partial(self.infer, inner=True))
         self._loader = Loader(arena, clock, metrics, hosts, self._on_host_event)
         self._loader.on_change = self._on_hosted_change
         self._control = Control(
@@ -73,6 +76,8 @@ class Serving:
         self._started = True
 
     def _make(self, entry: ModelEntry, version: VersionEntry) -> Servable:
+        if version.platform == "ensemble":
+            return self._ensembles.make(entry, version)
         return ServedVersion(entry.name, version, entry.config, self._clock)
 
     async def settled(self) -> None:
@@ -110,9 +115,9 @@ class Serving:
         await self._control.load(name, config, files)
 
     async def unload_model(self, name: str, unload_dependents: bool = False) -> None:
-        """Triton's unload: in explicit mode only (ControlRefused)."""
+        """Triton's unload: in explicit mode only (ControlRefused). Dependents are the models that an ensemble calls."""
         self._explicit()
-        await self._control.unload(name)
+        await self._control.unload(name, unload_dependents)
 
     def _explicit(self) -> None:
         mode = self._section.control_mode
@@ -181,31 +186,33 @@ class Serving:
         if self._draining:
             raise errors.Draining("Server exiting")
         served = self.lookup(name, version)
-        segment = served.segment
-        room = served.room_for(input_bytes)
-        wants: List[Tuple[Segment, int]] = [(segment, max(1, input_bytes)), (segment, room)]
+        wish = served.room_wish(input_bytes)
+        wants: List[Tuple[Segment, int]] = [(served.segment, max(1, input_bytes)), *wish.wants]
         try:
-            leases = await self._arena.acquire(wants if room else wants[:1], timeout_s)
+            leases = await self._arena.acquire(wants, timeout_s)
         except errors.PayloadTooLarge:
-            if served.room_is_known:
+            if wish.exact:
                 raise
             leases = await self._arena.acquire(wants[:1], timeout_s)  # the host will ask for what it needs
         except errors.ChildGone as error:
             raise errors.ModelNotReady("model '%s' is not ready: %s" % (name, error)) from error
-        return leases[0], leases[1] if len(leases) > 1 else None
+        return leases[0], wish.filled(leases[1:]) if len(leases) > 1 else None
 
     async def share(self, name: str, version: Optional[str], segment: Segment) -> None:
         """Lets the model's host read tensors that lie in `segment`."""
         await self.lookup(name, version).share(segment)
 
-    async def infer(self, request: InferRequest) -> InferResponse:
-        """Runs one request. Cancelling it means that its caller left."""
+    async def infer(self, request: InferRequest, inner: bool = False) -> InferResponse:
+        """Runs one request. Cancelling it means that its caller left.
+
+        `inner`: a part of one that is in flight already, which a drain does not refuse.
+        """
         received_at = self._clock.now()
         started = self._clock.monotonic()
         served: Optional[Servable] = None
         self._in_flight += 1
         try:
-            if self._draining:
+            if self._draining and not inner:
                 raise errors.Draining("Server exiting")
             served = self.lookup(request.model, request.version)
             response = await served.infer(request)
@@ -213,7 +220,7 @@ class Serving:
             self._failed(request, served, received_at, started, "CANCELED", "request.cancelled", "the caller left")
             raise
         except errors.EdgeAgentError as error:
-            self._failed(request, served, received_at, started, _reason(error), error.code, str(error))
+            self._failed(request, served, received_at, started, failure_reason(error), error.code, str(error))
             raise
         finally:
             self._left()
@@ -290,10 +297,3 @@ class Serving:
     def host_status(self) -> List[Dict[str, Any]]:
         """`engine_hosts` of `/api/status`."""
         return [host.status() for _, host in sorted(self._loader.hosts.items())]
-
-
-def _reason(error: errors.EdgeAgentError) -> str:
-    """Triton's reason of a failed request."""
-    if isinstance(error, errors.UnavailableError):
-        return "REJECTED"
-    return "BACKEND" if isinstance(error, errors.EngineError) else "OTHER"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Hashable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Hashable, List, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.batching.batcher import DynamicBatcher
@@ -18,6 +18,7 @@ from edge_agent.engines.hosted import HostedModel
 from edge_agent.processes.arena import Segment
 from edge_agent.serving import picture
 from edge_agent.serving.repository import VersionEntry
+from edge_agent.serving.room import RoomWish, row_bytes, rows_in
 from edge_agent.serving.statistics import VersionStatistics
 
 _ENGINES = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt", "python": "python"}
@@ -158,21 +159,20 @@ class ServedVersion:
         return 0 not in self._output_sizes()
 
     def _output_sizes(self) -> List[int]:
-        return [_row_bytes(spec, self.max_batch_size > 0) for spec in self.outputs]
+        return [row_bytes(spec, self.max_batch_size > 0) for spec in self.outputs]
 
     def room_for(self, input_bytes: int) -> int:
         """Bytes to keep for the outputs of a request of `input_bytes`: exact for fixed shapes, else what was seen so far."""
-        rows = self._rows_in(input_bytes)
+        rows = rows_in(input_bytes, self.inputs, self.max_batch_size)
         sizes = self._output_sizes()
         if 0 in sizes:
             return rows * self._room_hint
         return sum((rows * size + 63) & ~63 for size in sizes)
 
-    def _rows_in(self, input_bytes: int) -> int:
-        if self.max_batch_size == 0:
-            return 1
-        row = sum(_row_bytes(spec, True) for spec in self.inputs)
-        return min(self.max_batch_size, max(1, input_bytes // row)) if row else self.max_batch_size
+    def room_wish(self, input_bytes: int) -> RoomWish:
+        """A slot for the outputs, where anything is known of their size."""
+        room = self.room_for(input_bytes)
+        return RoomWish([(self.segment, room)] if room else [], self.room_is_known)
 
     def config_json(self) -> Dict[str, Any]:
         """The completed ModelConfig in Triton's JSON form."""
@@ -181,15 +181,3 @@ class ServedVersion:
     def as_json(self) -> Dict[str, Any]:
         """An entry of `versions` in `/api/status`."""
         return {"version": self.version, "engine": self.engine, "verified": False, **self.part.as_json()}
-
-
-def _row_bytes(spec: TensorSpec, batched: bool) -> int:
-    """Bytes of one row; 0 where a dimension is variable or elements differ in size."""
-    return _elements(spec.shape[1:] if batched else spec.shape) * spec.datatype.itemsize
-
-
-def _elements(dims: Sequence[int]) -> int:
-    count = 1
-    for dim in dims:
-        count *= max(dim, 0)
-    return count

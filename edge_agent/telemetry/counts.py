@@ -59,7 +59,9 @@ class ModelCounts:
         self.failure[reason if reason in self.failure else "OTHER"] += 1
 
     def ran(self, rows: int, reason: str) -> None:
-        """One batch of so many rows, sent for that reason."""
+        """One batch of so many rows, sent for that reason; none where nothing was joined (an ensemble)."""
         self.executions += 1
         self.batch_sizes[rows] = self.batch_sizes.get(rows, 0) + 1
+        if not reason:
+            return
         self.batch_reasons[reason] = self.batch_reasons.get(reason, 0) + 1
