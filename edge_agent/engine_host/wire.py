@@ -121,17 +121,8 @@ def pack_execute(batch, requests):
     """One batch as bytes. WireError when it would not fit one datagram."""
     parts = [_HEAD.pack(VERSION, EXECUTE, len(requests), batch)]
     for request in requests:
-        parts.append(
-            _REQUEST.pack(
-                len(request.inputs),
-                len(request.outputs),
-                request.flags,
-                request.rows,
-                request.segment,
-                request.offset,
-                request.capacity,
-            )  # fmt: skip
-        )
+        counts = (len(request.inputs), len(request.outputs), request.flags, request.rows)
+        parts.append(_REQUEST.pack(*counts, request.segment, request.offset, request.capacity))
         for ref in request.inputs:
             _pack_tensor(parts, ref)
         parts.append(bytes(request.outputs))

@@ -57,7 +57,7 @@ class EngineHost:
             ChildSpec("host:" + options.name, "edge_agent.engine_host.main", python=options.python),
             on_up=self._on_child_up,
             on_down=self._on_child_down,
-            on_late_end=self._on_late_end,
+            on_late_end=self._segments.reaped,
             clock=clock,
         )
 
@@ -277,9 +277,6 @@ class EngineHost:
             for model in self.models.values():
                 if model.order.platform == "python" and any(instance.runs_one for instance in model.instances):
                     self.lone_death(model)
-
-    def _on_late_end(self, pid: int) -> None:
-        self._segments.reaped(pid)
 
     # -- what is shown ----------------------------------------------------------------------------------------------
 

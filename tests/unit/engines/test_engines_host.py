@@ -374,7 +374,7 @@ async def test_memory_of_a_process_that_cannot_be_ended_is_not_used_again_and_co
     picture.release()
     assert arena.status()["abandoned_bytes"] > 0
     assert camera.leases == 0  # the camera's memory was only read, so it is free again
-    host._on_late_end(0)
+    host._segments.reaped(0)
     assert arena.status()["abandoned_bytes"] == 0
     assert before.closed
     theirs.close()

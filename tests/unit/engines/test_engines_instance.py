@@ -244,8 +244,8 @@ async def test_a_host_that_talks_nonsense_is_started_again(stand_in, said):
     stand_in.send(item)
     stand_in.got()
     stand_in.host.send(said)
-    await until(lambda: stand_in.hangs)
-    assert "m/1 answered in a form that cannot be read" in stand_in.hangs[0]
+    says = "m/1 answered in a form that cannot be read"
+    await until(lambda: any(says in text for text in stand_in.hangs))  # on a busy machine the batch may be late, too
     stand_in.release(item)
 
 
