@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Awaitable, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Awaitable, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.requests import InferRequest, InferResponse, Timing
 from edge_agent.domain.tensors import Lease, Tensor, TensorSpec
+from edge_agent.engines.waits import Waits
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.serving.ensemble_fit import shapes_agree
 from edge_agent.serving.ensemble_plan import PlanStep
@@ -25,6 +26,7 @@ class StepDoor:
     lookup: Callable[[str, Optional[str]], Servable]
     infer: Callable[[InferRequest], Awaitable[InferResponse]]
     arena: Arena
+    waits: Waits  #: which Python models wait for which models
 
 
 @dataclass
@@ -150,7 +152,21 @@ class EnsembleRun:
         request = replace(
             self._request, model=step.model, version=step.version, inputs=inputs, outputs=tuple(step.makes), room=room
         )
-        return await self._door.infer(request)
+        with self._waiting_for(served.label):
+            return await self._door.infer(request)
+
+    @contextlib.contextmanager
+    def _waiting_for(self, label: str) -> Iterator[None]:
+        """A Python model that called the ensemble waits for each step: one that only it could run would never come."""
+        caller = self._request.callers[0] if self._request.callers else ""
+        if caller and not self._door.waits.begin(caller, label):
+            text = "%s would wait for itself: each instance of it waits for this answer; give it another instance"
+            raise errors.ExecutionError(text % label)
+        try:
+            yield
+        finally:
+            if caller:
+                self._door.waits.end(caller, label)
 
     def _segments(self, inputs: Sequence[Tensor]) -> List[Segment]:
         return [self._door.arena.find(number) for number in sorted({tensor.lease.segment for tensor in inputs})]

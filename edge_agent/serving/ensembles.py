@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Awaitable, Callable, Tuple
+from typing import Awaitable, Callable, Optional, Tuple
 
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest, InferResponse
+from edge_agent.engines.waits import Waits
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.ensemble import EnsembleVersion
@@ -25,11 +26,12 @@ class Ensembles:
         clock: Clock,
         metrics: Metrics,
         infer: Callable[[InferRequest], Awaitable[InferResponse]],
+        waits: Optional[Waits] = None,
     ) -> None:
         self._catalogue = catalogue
         self._clock = clock
         self._metrics = metrics
-        self._door = StepDoor(catalogue.lookup, infer, arena)
+        self._door = StepDoor(catalogue.lookup, infer, arena, waits or Waits())
 
     def make(self, entry: ModelEntry, version: VersionEntry) -> EnsembleVersion:
         """One version."""

@@ -88,8 +88,14 @@ def read_model(repository: Path, directory: Path, config: Optional[ModelConfig] 
     if config.refused:
         return ModelEntry(name, directory, config, (), config.refused)
     if not versions:
-        return ModelEntry(name, directory, config, (), "no version folder (1, 2, ...) with a model file in %s" % directory)
+        return ModelEntry(name, directory, config, (), _nothing_there(directory, config))
     return ModelEntry(name, directory, config, versions)
+
+
+def _nothing_there(directory: Path, config: ModelConfig) -> str:
+    if config.platform == "ensemble":  # what copies repositories about, git for one, drops empty folders
+        return "no version folder in %s: an ensemble has one too, which may be empty: make %s" % (directory, directory / "1")
+    return "no version folder (1, 2, ...) with a model file in %s" % directory
 
 
 def _inside(repository: Path, path: Path) -> bool:

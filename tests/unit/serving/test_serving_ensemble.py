@@ -449,6 +449,51 @@ async def test_a_host_that_is_killed_between_two_steps_takes_nothing_along(tmp_p
         assert rig.arena.status()["slots"] == 0
 
 
+async def test_a_step_that_is_unloaded_under_load_ends_every_call(tmp_path):
+    """B015: unload step 2 during load."""
+    add_twice(tmp_path, ("left", "right"))
+    async with running(tmp_path, control_mode="explicit", load=("*",)) as rig:
+
+        async def call(number):
+            await asyncio.sleep(number * 0.001)
+            return await rig.ask("twice", row(*[number] * 4))
+
+        calls = asyncio.gather(*(call(number) for number in range(200)), return_exceptions=True)
+        await until(rig, lambda: counted(rig, "twice")[2] > 10)
+        await rig.serving.unload_model("second")
+        answers = await asyncio.wait_for(calls, 20)
+        refused = [answer for answer in answers if isinstance(answer, BaseException)]
+        assert 0 < len(refused) < 190
+        assert all(isinstance(error, errors.ModelNotReady) and "step 'second'" in str(error) for error in refused)
+        await rig.serving.load_model("second")
+        assert (await rig.ask("twice", row(1, 2, 3, 4))).tolist() == [[3, 4, 5, 6]]
+        assert rig.arena.status()["slots"] == 0
+
+
+async def test_a_model_of_it_may_be_loaded_anew_under_load(tmp_path):
+    add_twice(tmp_path)
+    async with running(tmp_path, control_mode="explicit", load=("*",)) as rig:
+
+        async def caller(number):
+            for turn in range(40):
+                got = await rig.ask("twice", row(*[number * 100 + turn] * 4))
+                assert got.tolist() == [[number * 100 + turn + 2] * 4]
+
+        callers = asyncio.gather(*(caller(number) for number in range(4)))
+        await rig.serving.load_model("second")
+        await rig.serving.load_model("twice")
+        await callers
+        assert state(rig, "twice") == ("ok", "")
+
+
+async def test_an_ensemble_without_a_version_folder_says_how_to_make_one(tmp_path):
+    add_twice(tmp_path)
+    (tmp_path / "twice/1").rmdir()
+    async with running(tmp_path) as rig:
+        with pytest.raises(errors.ModelNotReady, match="which may be empty: make .*twice/1"):
+            rig.serving.lookup("twice")
+
+
 async def test_all_slots_are_taken_in_one_step_or_none(tmp_path):
     add_twice(tmp_path)
     async with running(tmp_path, arena_bytes=8 * 4096) as rig:
