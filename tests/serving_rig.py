@@ -12,11 +12,13 @@ import numpy
 
 from edge_agent.config.hosts import HostSection
 from edge_agent.config.models import ModelsSection
+from edge_agent.config.response_cache import ResponseCacheSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest, InferResponse
 from edge_agent.domain.results import Detection, RequestRecord
 from edge_agent.domain.tensors import DataType, Tensor
 from edge_agent.processes.arena import Arena
+from edge_agent.serving.cache_shelf import Shelf
 from edge_agent.serving.serving import Serving
 from edge_agent.telemetry.metrics import Metrics
 
@@ -98,6 +100,8 @@ class Rig:
         arena_bytes: int = 64 << 20,
         more: Tuple[Path, ...] = (),
         state_dir: Optional[Path] = None,
+        cache: Optional[ResponseCacheSection] = None,
+        shelf: Optional[Shelf] = None,
         **section: Any,
     ) -> None:
         self.clock = Clock()
@@ -105,7 +109,7 @@ class Rig:
         self.metrics = Metrics()
         self.journal = KeptJournal()
         models = ModelsSection(repository=(repository, *more), **section)
-        self.serving = Serving(models, hosts or {}, self.arena, self.clock, self.metrics, self.journal, state_dir)
+        self.serving = Serving(models, hosts or {}, self.arena, self.clock, self.metrics, self.journal, state_dir, cache, shelf)
 
     async def ask(self, model: str, *arrays: Any, decode: bool = False, names: Tuple[str, ...] = ("x",), **fields: Any) -> Any:
         """The first output as an array, or the detections."""

@@ -80,7 +80,17 @@ class Parts:
         self.device = DeviceSampler(reader)
         self.images = ImageChild(self.arena, clock, config.vision.python)
         self.bodies = BodyChild(self.arena, clock, config.vision.python)
-        self.serving = Serving(config.models, config.hosts, self.arena, clock, self.metrics, self.store, state_dir)
+        self.serving = Serving(
+            config.models,
+            config.hosts,
+            self.arena,
+            clock,
+            self.metrics,
+            self.store,
+            state_dir,
+            config.response_cache,
+            self.store.answers,
+        )
         self.detector = Detector(self.serving, self.images, self.store, clock)
         self.mqtt: Optional[MqttPipeline] = None
         if config.mqtt is not None:
@@ -135,6 +145,7 @@ class Parts:
             request_log=section.request_log,
             request_log_per_s=section.request_log_per_s,
             log_max_rows=section.log_max_rows,
+            response_cache_max_bytes=self.config.response_cache.disk_max_bytes,
         )
 
     # -- cameras ----------------------------------------------------------------------------------------------------

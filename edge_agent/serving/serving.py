@@ -10,17 +10,21 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from edge_agent import errors
 from edge_agent.config.hosts import HostSection
 from edge_agent.config.models import ModelsSection
+from edge_agent.config.response_cache import ResponseCacheSection
 from edge_agent.domain.clock import Clock
-from edge_agent.domain.requests import InferRequest, InferResponse, Timing
+from edge_agent.domain.requests import InferRequest, InferResponse
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.domain.tensors import Lease
 from edge_agent.engines.hosted import HostedModel
 from edge_agent.processes.arena import Arena, Segment
+from edge_agent.serving.accounts import Accounts
+from edge_agent.serving.cache import ResponseCache
+from edge_agent.serving.cache_shelf import Shelf
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.control import Control
 from edge_agent.serving.ensembles import Ensembles
 from edge_agent.serving.holds import Holds
-from edge_agent.serving.journal import Journal, failure_reason, record
+from edge_agent.serving.journal import Journal, failure_reason
 from edge_agent.serving.loading import Loader
 from edge_agent.serving.repository import ModelEntry, VersionEntry
 from edge_agent.serving.servable import Servable
@@ -40,13 +44,18 @@ class Serving:
         metrics: Metrics,
         journal: Journal,
         state_dir: Optional[Path] = None,
+        cache: Optional[ResponseCacheSection] = None,
+        shelf: Optional[Shelf] = None,
     ) -> None:
+        """`shelf` keeps answers over a restart; without `cache` its defaults hold."""
         self._section = section
         self._arena = arena
         self._clock = clock
         self._metrics = metrics
         self._journal = journal
         self._catalogue = Catalogue()
+        self._accounts = Accounts(metrics, journal, clock)
+        self._cache = ResponseCache(cache or ResponseCacheSection(), shelf, arena, clock, metrics, self._catalogue.lookup)
         self._ensembles = Ensembles(self._catalogue, arena, clock, metrics, functools.partial(self.infer, inner=True))
         self._loader = Loader(arena, clock, metrics, hosts, self._on_host_event)
         self._loader.on_change = self._on_hosted_change
@@ -55,8 +64,8 @@ class Serving:
             self._catalogue,
             Holds(state_dir),
             self._make,
-            self._loader.load,
-            self._loader.end_idle_hosts,
+            self._load,
+            self._tidy,
             journal,
             clock,
         )
@@ -71,14 +80,26 @@ class Serving:
     async def start(self) -> None:
         """Reads the repositories and begins to load."""
         await self._loader.start()
+        await self._cache.start()
         self._metrics.watch_pending(self._pending)
         self._loads = await self._control.start()
         self._started = True
 
     def _make(self, entry: ModelEntry, version: VersionEntry) -> Servable:
+        self._cache.offered(entry.name, [str(one.number) for one in entry.versions])
         if version.platform == "ensemble":
             return self._ensembles.make(entry, version)
         return ServedVersion(entry.name, version, entry.config, self._clock)
+
+    async def _load(self, version: Servable) -> None:
+        await self._loader.load(version)
+        if isinstance(version, ServedVersion) and version.part.state is State.OK:
+            await self._cache.loaded(version, version.entry.path)
+
+    async def _tidy(self) -> None:
+        """After a version was taken down."""
+        self._cache.retired(self._catalogue.all_versions())
+        await self._loader.end_idle_hosts()
 
     async def settled(self) -> None:
         """Returns once every model asked for at start is loaded or has failed."""
@@ -103,6 +124,7 @@ class Serving:
         """Ends what waits with an error, then the hosts."""
         self._draining = True
         await self._control.stop()
+        self._cache.stop()
         for version in self._catalogue.all_versions():
             version.close(errors.Draining("Server exiting"))
         await self._loader.stop()
@@ -215,46 +237,25 @@ class Serving:
             if self._draining and not inner:
                 raise errors.Draining("Server exiting")
             served = self.lookup(request.model, request.version)
-            response = await served.infer(request)
+            if self._cache.serves(served, request):
+                response = await self._cache.infer(served, request)
+            else:
+                response = await served.infer(request)
         except asyncio.CancelledError:
-            self._failed(request, served, received_at, started, "CANCELED", "request.cancelled", "the caller left")
+            self._accounts.failed(request, served, received_at, started, "CANCELED", "request.cancelled", "the caller left")
             raise
         except errors.EdgeAgentError as error:
-            self._failed(request, served, received_at, started, failure_reason(error), error.code, str(error))
+            self._accounts.failed(request, served, received_at, started, failure_reason(error), error.code, str(error))
             raise
         finally:
             self._left()
-        self._succeeded(request, served, received_at, response)
+        self._accounts.succeeded(request, served, received_at, response)
         return response
-
-    def _succeeded(self, request: InferRequest, served: Servable, received_at: str, response: InferResponse) -> None:
-        rows = request.inputs[0].shape[0] if served.max_batch_size and request.inputs else 1
-        self._metrics.request_done(request.model, served.version, True, "", response.timing, rows)
-        served.statistics.succeeded(response.timing, rows, int(self._clock.wall() * 1000))
-        sampled = request.source.startswith("camera/")
-        self._journal.request_done(record(request, served.version, received_at, response.timing, response.batch_size), sampled)
 
     def _left(self) -> None:
         self._in_flight -= 1
         if not self._in_flight and self._idle is not None:
             self._idle.set()
-
-    def _failed(
-        self,
-        request: InferRequest,
-        served: Optional[Servable],
-        received_at: str,
-        started: float,
-        reason: str,
-        code: str,
-        text: str,
-    ) -> None:
-        total_us = int((self._clock.monotonic() - started) * 1e6)
-        if served is not None:
-            self._metrics.request_done(request.model, served.version, False, reason)
-            served.statistics.failed(total_us)
-        number = served.version if served is not None else request.version or ""
-        self._journal.request_done(record(request, number, received_at, Timing(total_us=total_us), 0, code, text))
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
