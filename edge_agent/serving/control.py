@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
-from pathlib import Path
 from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edge_agent import errors
@@ -19,6 +17,7 @@ from edge_agent.serving.holds import Holds
 from edge_agent.serving.journal import Journal
 from edge_agent.serving.repository import Fingerprint, ModelEntry, VersionEntry, find, fingerprint, read_model, scan
 from edge_agent.serving.servable import Servable
+from edge_agent.serving.uploads import Uploads
 from edge_agent.telemetry.tasks import Tasks
 
 _log = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ class Control:
         self._locks: Dict[str, asyncio.Lock] = {}
         self._loaded: Dict[str, Tuple[str, Fingerprint]] = {}  #: by label: the config and the files it was made of
         self._seen: Dict[str, Tuple[Fingerprint, ...]] = {}  #: by name: at the last look
-        self._uploads: Dict[str, tempfile.TemporaryDirectory[str]] = {}
+        self._uploads = Uploads()
         self._tasks = Tasks()
         self.repository_fault: Optional[PartStatus] = None
 
@@ -88,8 +87,6 @@ class Control:
     async def stop(self) -> None:
         """Ends loading and polling."""
         await self._tasks.stop()
-        for folder in self._uploads.values():
-            folder.cleanup()
         self._uploads.clear()
 
     def _wanted(self, name: str) -> bool:
@@ -97,6 +94,13 @@ class Control:
 
     def _lock(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
+
+    def check_explicit(self) -> None:
+        """ControlRefused unless models come and go by request."""
+        mode = self._section.control_mode
+        if mode != "explicit":
+            why = "if polling is enabled" if mode == "poll" else "in control mode none"
+            raise errors.ControlRefused("explicit model load / unload is not allowed " + why)
 
     # -- by request -------------------------------------------------------------------------------------------------
 
@@ -143,26 +147,11 @@ class Control:
 
     def _requested(self, name: str, config: Optional[str], files: Dict[str, bytes]) -> Optional[ModelEntry]:
         if files:
-            return self._uploaded(name, config, files)
+            return self._uploads.put(name, config, files)
         entry = find(self._section.repository, name)
         if entry is None or config is None:
             return entry
         return read_model(entry.directory.parent, entry.directory, model_config_from_json(config, entry.directory))
-
-    def _uploaded(self, name: str, config: Optional[str], files: Dict[str, bytes]) -> ModelEntry:
-        if config is None:
-            raise errors.InvalidRequest("failed to load '%s', files need `config` beside them" % name)
-        folder = tempfile.TemporaryDirectory(prefix="edge-agent-model-")
-        directory = Path(folder.name) / name
-        for path, data in files.items():
-            target = (directory / path).resolve()
-            if directory.resolve() not in target.parents:
-                folder.cleanup()
-                raise errors.InvalidRequest("failed to load '%s', file:%s leads out of the model" % (name, path))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
-        self._uploads[name] = folder
-        return read_model(directory.parent, directory, model_config_from_json(config, directory))
 
     # -- the repository changes -------------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from edge_agent.domain.requests import InferRequest, InferResponse
 from edge_agent.domain.results import Detection, Result
 from edge_agent.domain.tensors import DataType, Lease, Tensor
 from edge_agent.serving import picture
-from edge_agent.serving.serving import Serving
 from edge_agent.serving.servable import Servable
+from edge_agent.serving.serving import Serving
 
 _PREPARE_S = 15.0  #: longest wait for a decoded picture
 

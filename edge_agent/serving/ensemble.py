@@ -144,7 +144,7 @@ class EnsembleVersion:
         """A single slot is of no use to it: its steps' hosts each write into their own memory."""
         return 0
 
-    async def share(self, segment: Segment) -> None:
+    async def share(self, segment: Segment, writable: bool = False) -> None:
         """The hosts that read it are told when their step's turn comes."""
 
     # -- requests ---------------------------------------------------------------------------------------------------

@@ -34,7 +34,8 @@ class Ensembles:
         self._door = StepDoor(catalogue.lookup, infer, arena, waits or Waits())
 
     def make(self, entry: ModelEntry, version: VersionEntry) -> EnsembleVersion:
-        """One version."""
+        """One version; its metrics show from now on."""
+        self._metrics.model_loaded(entry.name, str(version.number))
         return EnsembleVersion(entry.name, version, entry.config, self._clock, self._door, self._cycle, self._on_run)
 
     def _cycle(self, name: str) -> Tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from typing import Callable, Dict, List, Mapping, Optional
@@ -13,6 +14,7 @@ from edge_agent.config.hosts import HostSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import State
 from edge_agent.engines.batch import Ran
+from edge_agent.engines.calls import CallDesk
 from edge_agent.engines.host import EngineHost
 from edge_agent.engines.hosted import HostedModel, HostOptions
 from edge_agent.engines.load import LoadOrder
@@ -25,7 +27,7 @@ from edge_agent.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
-_SERVED_PLATFORMS = ("onnxruntime_onnx",)
+_SERVED_PLATFORMS = ("onnxruntime_onnx", "python")
 
 
 class Loader:
@@ -38,6 +40,7 @@ class Loader:
         metrics: Metrics,
         sections: Mapping[str, HostSection],
         on_event: Callable[[str, str, str], None],
+        calls: Optional[CallDesk] = None,
     ) -> None:
         self.hosts: Dict[str, EngineHost] = {}
         self._arena = arena
@@ -45,6 +48,7 @@ class Loader:
         self._metrics = metrics
         self._sections = sections
         self._on_event = on_event
+        self._calls = calls
         self._starting: Optional[asyncio.Lock] = None
         self.on_change: Callable[[HostedModel], None] = lambda hosted: None
 
@@ -112,7 +116,13 @@ class Loader:
 
     def _order(self, version: ServedVersion, host_name: str) -> LoadOrder:
         config = version.config
-        batched = config.max_batch_size != 0
+        python = version.platform == "python"
+        # No file tells whether a Python model batches: silence means that it does not, as in Triton.
+        max_batch_size = config.max_batch_size or 0 if python else config.max_batch_size
+        batched = max_batch_size != 0
+        inputs = tuple(spec.spec(batched) for spec in config.input)
+        outputs = tuple(spec.spec(batched) for spec in config.output)
+        described = config.triton_json(version.name, "python", max_batch_size or 0, inputs, outputs) if python else None
         return LoadOrder(
             model=version.name,
             version=version.version,
@@ -120,11 +130,12 @@ class Loader:
             path=str(version.entry.path),
             directory=str(version.entry.path.parent.parent),
             threads=self._threads(host_name),
-            max_batch_size=config.max_batch_size,
-            inputs=tuple(spec.spec(batched) for spec in config.input),
-            outputs=tuple(spec.spec(batched) for spec in config.output),
+            max_batch_size=max_batch_size,
+            inputs=inputs,
+            outputs=outputs,
             decode=config.decode_json(),
             instances=config.instances,
+            config_json=json.dumps(described) if described else "",
         )
 
     def _threads(self, host_name: str) -> int:
@@ -138,7 +149,7 @@ class Loader:
             if name not in self.hosts:
                 section = self._sections.get(name) or HostSection()
                 options = HostOptions(name, section.python, section.batch_timeout_s, section.load_timeout_s)
-                host = EngineHost(options, self._arena, self._clock, self._on_host_event)
+                host = EngineHost(options, self._arena, self._clock, self._on_host_event, self._calls)
                 host.on_change = self._on_hosted_change
                 self.hosts[name] = host  # first, so that `stop` finds it even if this is cancelled
                 await host.start()

@@ -75,8 +75,8 @@ class Servable(Protocol):
     def room_at(self, now: float) -> float:
         """When one more request would begin to run, monotonic seconds."""
 
-    async def share(self, segment: Segment) -> None:
-        """Lets it read tensors that lie in `segment`."""
+    async def share(self, segment: Segment, writable: bool = False) -> None:
+        """Lets it read tensors that lie in `segment`, or write them, too."""
 
     async def infer(self, request: InferRequest) -> InferResponse:
         """Runs one request."""

@@ -24,6 +24,7 @@ from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.control import Control
 from edge_agent.serving.ensembles import Ensembles
 from edge_agent.serving.holds import Holds
+from edge_agent.serving.inner_calls import call_desk
 from edge_agent.serving.journal import Journal, failure_reason
 from edge_agent.serving.loading import Loader
 from edge_agent.serving.repository import ModelEntry, VersionEntry
@@ -57,7 +58,8 @@ class Serving:
         self._accounts = Accounts(metrics, journal, clock)
         self._cache = ResponseCache(cache or ResponseCacheSection(), shelf, arena, clock, metrics, self._catalogue.lookup)
         self._ensembles = Ensembles(self._catalogue, arena, clock, metrics, functools.partial(self.infer, inner=True))
-        self._loader = Loader(arena, clock, metrics, hosts, self._on_host_event)
+        calls = call_desk(self.lookup, functools.partial(self.infer, inner=True))
+        self._loader = Loader(arena, clock, metrics, hosts, self._on_host_event, calls)
         self._loader.on_change = self._on_hosted_change
         self._control = Control(
             section,
@@ -133,22 +135,13 @@ class Serving:
 
     async def load_model(self, name: str, config: Optional[str] = None, files: Optional[Mapping[str, bytes]] = None) -> None:
         """Triton's load: in explicit mode only (ControlRefused). Raises whenever the model is not up afterwards."""
-        self._explicit()
+        self._control.check_explicit()
         await self._control.load(name, config, files)
 
     async def unload_model(self, name: str, unload_dependents: bool = False) -> None:
         """Triton's unload: in explicit mode only (ControlRefused). Dependents are the models that an ensemble calls."""
-        self._explicit()
+        self._control.check_explicit()
         await self._control.unload(name, unload_dependents)
-
-    def _explicit(self) -> None:
-        mode = self._section.control_mode
-        if mode != "explicit":
-            raise errors.ControlRefused(
-                "explicit model load / unload is not allowed if polling is enabled"
-                if mode == "poll"
-                else "explicit model load / unload is not allowed: models.control_mode is none"
-            )
 
     async def hold(self, name: str) -> None:
         """Takes a model down in every control mode, over restarts, until `release`."""

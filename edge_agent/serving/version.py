@@ -94,10 +94,10 @@ class ServedVersion:
         """When one more request would begin to run, monotonic seconds."""
         return now if self.batcher is None else self.batcher.room_at(now)
 
-    async def share(self, segment: Segment) -> None:
-        """Lets its host read tensors that lie in `segment`."""
+    async def share(self, segment: Segment, writable: bool = False) -> None:
+        """Lets its host read tensors that lie in `segment`, or write them, too."""
         assert self.host is not None
-        await self.host.share(segment)
+        await self.host.share(segment, writable)
 
     def close(self, error: errors.EdgeAgentError) -> None:
         """No new requests; those that wait end with `error`."""

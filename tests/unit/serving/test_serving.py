@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent import errors
 from edge_agent.config.hosts import HostSection
-from tests.serving_rig import Rig, add_model, add_tricks, label, picture, running
+from tests.serving_rig import add_model, add_tricks, label, picture, running
 
 
 def row(*values):

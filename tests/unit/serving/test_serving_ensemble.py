@@ -72,6 +72,11 @@ def counted(rig, name):
     return (entry["inference_count"], entry["execution_count"], stats["success"]["count"], stats["fail"]["count"])
 
 
+def samples(rig, name):
+    found = [sample for family in rig.metrics.collect() for sample in family.samples if sample.name.startswith(name)]
+    return sorted(found, key=lambda sample: sample.labels["model"])
+
+
 async def until(rig, condition, timeout_s=10.0):
     end = rig.clock.monotonic() + timeout_s
     while not condition():
@@ -188,6 +193,11 @@ async def test_an_ensemble_counts_and_so_do_its_steps(tmp_path):
         await rig.ask("twice", numpy.zeros((3, 4), numpy.float32))
         await rig.ask("first", row(1, 2, 3, 4))
         assert counted(rig, "twice") == (3, 1, 1, 0)
+        assert [(value.labels["model"], value.value) for value in samples(rig, "nv_inference_exec_count")] == [
+            ("first", 2),
+            ("second", 1),
+            ("twice", 1),
+        ]
         assert counted(rig, "first") == (4, 2, 2, 0)
         assert counted(rig, "second") == (3, 1, 1, 0)
         (entry,) = rig.serving.statistics("twice")
