@@ -26,7 +26,8 @@ ASTRONAUT = (DATA / "astronaut.jpg").read_bytes()
 #: in the page: one of the latest faces has its box drawn (in this label's red) on the picture that is shown
 BOX_IS_DRAWN = """async () => {
     const picture = [...document.images].find(image => image.naturalWidth > 100);
-    const canvas = Object.assign(document.createElement('canvas'), {width: picture.naturalWidth, height: picture.naturalHeight});
+    const size = {width: picture.naturalWidth, height: picture.naturalHeight};
+    const canvas = Object.assign(document.createElement('canvas'), size);
     const paper = canvas.getContext('2d');
     paper.drawImage(picture, 0, 0);
     const red = (x, y) => { const [r, g, b] = paper.getImageData(x, y, 1, 1).data; return r > 150 && g < 120 && b < 120; };

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.agent_process import ROOT
+
+
+@pytest.mark.timeout(240)
+def test_mixed_load_neither_slows_the_agent_down_nor_leaves_anything_behind():
+    """The soak at a tenth of its length: every period has all the ways in which a request can end."""
+    command = [sys.executable, str(ROOT / "scripts" / "soak.py"), "--minutes", "1.5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "soak: all well" in done.stdout
