@@ -93,8 +93,7 @@ class InferHandler:
         try:
             large = codec.text_bytes(response, parsed) > INLINE_BYTES
             batched = served.max_batch_size > 0
-            labels = served.config.labels if any(part.classification for part in parsed.outputs) else ()
-            head, binaries = codec.encode_infer(response, parsed, labels, batched, all_binary=large)
+            head, binaries = codec.encode_infer(response, parsed, served.config.labels_of, batched, all_binary=large)
             return Answer(await _joined(head, binaries), len(head), codec.binary_positions(response, parsed) if large else None)
         finally:
             response.release()

@@ -108,7 +108,7 @@ class Middleware:
     @staticmethod
     def _of_ours(request: web.Request, error: errors.EdgeAgentError) -> web.Response:
         response = error_response(status_of(error, connection_of(request).call.statuses), str(error))
-        if response.status == 503:
+        if response.status == 503 and not isinstance(error, errors.ControlRefused):  # that would be in vain
             response.headers["Retry-After"] = RETRY_AFTER_S
         if response.status == 401:
             response.headers.add("WWW-Authenticate", _BEARER)

@@ -67,7 +67,7 @@ def _operation(route: Route) -> Dict[str, Any]:
     }
     if route.takes:
         described["requestBody"] = {
-            "required": True,
+            "required": route.body_required,
             "description": _BODY % (bodies.TIME_LIMIT_S, bodies.PACE_BYTES, bodies.SILENCE_LIMIT_S),
             "content": {kind: {} for kind in route.takes},
         }

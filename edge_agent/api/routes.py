@@ -13,18 +13,24 @@ from edge_agent.api.agent import AgentHandlers, codes_json
 from edge_agent.api.bodies import BodyMemory
 from edge_agent.api.connections import connection_of
 from edge_agent.api.detect import FORM, PICTURES, DetectHandler
-from edge_agent.api.infer import InferHandler
+from edge_agent.api.kserve_routes import kserve_routes
 from edge_agent.api.lists import KINDS, PARAMETERS, ListHandlers
 from edge_agent.api.openapi import openapi_document
 from edge_agent.api.pages import document, load_pages, page_handler
-from edge_agent.api.route import JSON, Handler, Route
+from edge_agent.api.repository import RepositoryHandlers
+from edge_agent.api.route import Handler, Route
 from edge_agent.api.services import Services
-from edge_agent.api.v2 import KserveHandlers
 
 
 def build_routes(services: Services, memory: BodyMemory) -> List[Route]:
     """All routes, those of the page and of the document about them included."""
-    routes = [*_kserve(services, memory), *_agent(services, memory), *_lists(services)]
+    repository = RepositoryHandlers(services, memory)
+    routes = [
+        *kserve_routes(services, memory, repository),
+        *_agent(services, memory),
+        *_models(repository),
+        *_lists(services),
+    ]
     routes.append(_fixed("/api/codes.json", codes_json(), "Reason and cure of every code, in every language"))
     routes.extend(_pages())
     about = Route("GET", "/api/openapi.json", _nothing, None, "This document")
@@ -34,26 +40,6 @@ def build_routes(services: Services, memory: BodyMemory) -> List[Route]:
 
 async def _nothing(_: web.Request) -> web.StreamResponse:
     raise web.HTTPNotFound
-
-
-def _kserve(services: Services, memory: BodyMemory) -> List[Route]:
-    kserve, infer = KserveHandlers(services), InferHandler(services, memory)
-    routes = [
-        Route("GET", "/v2", kserve.server, Permission.INFER, "Server metadata"),
-        Route("GET", "/v2/health/live", kserve.live, None, "Whether the process answers"),
-        Route("GET", "/v2/health/ready", kserve.ready, None, "Whether models are loaded"),
-    ]
-    for base in ("/v2/models/{model}", r"/v2/models/{model}/versions/{version:\d+}"):
-        routes += [
-            Route("GET", base, kserve.model, Permission.INFER, "Model metadata"),
-            Route("GET", base + "/ready", kserve.model_ready, Permission.INFER, "Whether the model takes requests"),
-            Route("GET", base + "/config", kserve.model_config, Permission.INFER, "Model configuration"),
-            Route(
-                "POST", base + "/infer", infer.infer, Permission.INFER, "Inference, JSON or binary tensors",
-                takes=(JSON, "application/octet-stream"), statuses={errors.PayloadTooLarge: 400},  # as Triton answers
-            ),
-        ]  # fmt: skip
-    return routes
 
 
 def _agent(services: Services, memory: BodyMemory) -> List[Route]:
@@ -73,6 +59,17 @@ def _agent(services: Services, memory: BodyMemory) -> List[Route]:
         Route(
             "POST", "/api/models/{model}/detect", detect.detect, detect.permission, "Decoded results for one picture",
             takes=(*PICTURES, FORM), query=("source", "min_score"), statuses={errors.StoreError: 507},  # nothing pretended
+        ),
+    ]  # fmt: skip
+
+
+def _models(repository: RepositoryHandlers) -> List[Route]:
+    base = "/api/models/{model}"
+    return [
+        Route("POST", base + "/load", repository.release, Permission.MODELS, "Loads a model, in every control mode"),
+        Route(
+            "POST", base + "/unload", repository.hold, Permission.MODELS,
+            "Takes a model down until it is loaded again, in every control mode",
         ),
     ]  # fmt: skip
 

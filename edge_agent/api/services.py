@@ -46,6 +46,24 @@ class ServingDoor(Protocol):
     async def infer(self, request: InferRequest) -> InferResponse:
         """Runs one request."""
 
+    def statistics(self, name: Optional[str] = None, version: Optional[str] = None) -> List[Dict[str, Any]]:
+        """Entries of `model_stats`. ModelNotFound."""
+
+    def index(self) -> List[Dict[str, str]]:
+        """Every model and version with its state."""
+
+    async def load_model(self, name: str, config: Optional[str] = None, files: Optional[Mapping[str, bytes]] = None) -> None:
+        """Loads a model where models are loaded by request. ControlRefused, ModelNotFound, ConfigError, EngineLoadError."""
+
+    async def unload_model(self, name: str, unload_dependents: bool = False) -> None:
+        """Takes a model down where models are loaded by request. ControlRefused."""
+
+    async def hold(self, name: str) -> None:
+        """Takes a model down in every control mode, over restarts. ModelNotFound, OSError."""
+
+    async def release(self, name: str) -> None:
+        """Loads a model in every control mode. ModelNotFound, ConfigError, EngineLoadError, OSError."""
+
 
 class Detection(Protocol):
     """What the detector answers."""

@@ -1,11 +1,12 @@
-"""KServe v2 beside infer: health, metadata, configuration."""
+"""KServe v2 beside infer: health, metadata, configuration, statistics."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
-from edge_agent.api.answers import error_response, json_response
+from edge_agent.api.answers import error_response, json_response, printable
 from edge_agent.api.services import Services
+from edge_agent.errors import ModelNotFound
 from edge_agent.kserve import codec
 
 
@@ -41,7 +42,15 @@ class KserveHandlers:
     async def model_config(self, request: web.Request) -> web.Response:
         """A model's configuration in Triton's form."""
         served = self._services.serving.lookup(request.match_info["model"], request.match_info.get("version"))
-        return json_response(codec.model_config_json(served))
+        return json_response(served.config_json())
+
+    async def statistics(self, request: web.Request) -> web.Response:
+        """Counts and durations of one version, one model or all."""
+        name, version = request.match_info.get("model"), request.match_info.get("version")
+        found = self._services.serving.statistics(name, version)
+        if name is not None and not found:
+            raise ModelNotFound("requested model '%s' is not available" % printable(name))
+        return json_response({"model_stats": found})
 
     async def model_ready(self, request: web.Request) -> web.Response:
         """200 when the model takes requests, 400 when it is known and does not."""

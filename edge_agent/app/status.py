@@ -25,6 +25,8 @@ def document(parts: Parts, agent: PartStatus, started_at: float, safe_mode: bool
         "store": parts.store.status(),
         "sync": [],
         "http": parts.api.status(),
+        "images": parts.images.status(),
+        "bodies": parts.bodies.status(),
         "access": access.as_json(),
         "device": {**PartStatus(State.OK).as_json(), **parts.device.values},
         "clock": _clock(clock),

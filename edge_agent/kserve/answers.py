@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from edge_agent.domain.requests import InferResponse
 from edge_agent.domain.tensors import DataType, Tensor
@@ -11,23 +11,34 @@ from edge_agent.kserve import bytes_tensors, json_tensors
 from edge_agent.kserve.body import InferBody, OutputPart
 from edge_agent.kserve.classification import classify
 
+LabelsOf = Callable[[str], Sequence[str]]
+
 #: characters of JSON for a byte of the tensor, comma included
 _DIGITS_OF_INTEGERS = 4
 _DIGITS = {DataType.BOOL: 6, DataType.FP32: 6, DataType.FP64: 3}
 
 
+def _no_labels(output: str) -> Sequence[str]:
+    return ()
+
+
 def encode_infer(
-    response: InferResponse, body: InferBody, labels: Sequence[str] = (), batched: bool = True, *, all_binary: bool = False
+    response: InferResponse,
+    body: InferBody,
+    labels_of: LabelsOf = _no_labels,
+    batched: bool = True,
+    *,
+    all_binary: bool = False,
 ) -> Tuple[bytes, List[memoryview]]:
     """The answer's JSON and its binary outputs, which still lie in the response's leases. Raises InvalidRequest.
 
-    `labels` and `batched` (the first dimension is the batch) matter to classification only. `all_binary` puts off the
-    conversion of outputs that were asked for as JSON.
+    `labels_of` (an output's classes by index) and `batched` (the first dimension is the batch) matter to classification
+    only. `all_binary` puts off the conversion of outputs that were asked for as JSON.
     """
     outputs: List[Dict[str, Any]] = []
     binaries: List[memoryview] = []
     for tensor, part in _wanted(response, body):
-        entry, binary = _encode(tensor, part, all_binary or part.binary, labels, batched)
+        entry, binary = _encode(tensor, part, all_binary or part.binary, labels_of, batched)
         outputs.append(entry)
         if binary is not None:
             binaries.append(binary)
@@ -60,12 +71,12 @@ def _wanted(response: InferResponse, body: InferBody) -> List[Tuple[Tensor, Outp
 
 
 def _encode(
-    tensor: Tensor, part: OutputPart, binary: bool, labels: Sequence[str], batched: bool
+    tensor: Tensor, part: OutputPart, binary: bool, labels_of: LabelsOf, batched: bool
 ) -> Tuple[Dict[str, Any], Optional[memoryview]]:
     shape, datatype = tensor.shape, tensor.datatype
     view = tensor.view()
     if part.classification:
-        texts, shape = classify(tensor, part.classification, batched, labels)
+        texts, shape = classify(tensor, part.classification, batched, labels_of(tensor.name))
         datatype, view = DataType.BYTES, memoryview(bytes_tensors.pack(texts))
     entry: Dict[str, Any] = {"name": tensor.name, "datatype": datatype.value, "shape": list(shape)}
     if binary:

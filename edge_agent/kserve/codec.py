@@ -6,7 +6,7 @@ from edge_agent.kserve.answers import binary_positions, encode_infer, text_bytes
 from edge_agent.kserve.body import InferBody, InputPart, OutputPart
 from edge_agent.kserve.fields import shown
 from edge_agent.kserve.matching import match
-from edge_agent.kserve.metadata import model_config_json, model_metadata, server_metadata
+from edge_agent.kserve.metadata import model_metadata, server_metadata
 from edge_agent.kserve.parsing import (
     HINT,
     check_header_length,
@@ -28,7 +28,6 @@ __all__ = [
     "encode_infer",
     "framing_steps",
     "match",
-    "model_config_json",
     "model_metadata",
     "parse_head",
     "parse_header_length",

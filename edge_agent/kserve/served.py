@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Protocol, Tuple
+from typing import Any, Dict, Protocol, Tuple
 
 from edge_agent.domain.tensors import TensorSpec
-
-
-class Table(Protocol):
-    """A table of a model's configuration with Triton's own names."""
-
-    def model_dump(self) -> Dict[str, Any]:
-        """Its keys and values."""
 
 
 class ModelSettings(Protocol):
     """What the configuration of a model says beyond its tensors."""
 
-    @property
-    def instances(self) -> int:
-        """Copies of the model."""
-
-    @property
-    def default_model_filename(self) -> str:
-        """Name of the model file; empty for the platform's usual one."""
-
-    @property
-    def dynamic_batching(self) -> Optional[Table]:
-        """The dynamic batcher, None when off."""
-
-    @property
-    def version_policy(self) -> Table:
-        """Which versions are served."""
-
-    @property
-    def labels(self) -> Tuple[str, ...]:
-        """Names of the classes by index."""
+    def labels_of(self, output: str) -> Tuple[str, ...]:
+        """Names of an output's classes by index."""
 
 
 class ServedModel(Protocol):
@@ -68,3 +44,6 @@ class ServedModel(Protocol):
     @property
     def config(self) -> ModelSettings:
         """The rest of its configuration."""
+
+    def config_json(self) -> Dict[str, Any]:
+        """Its whole configuration in the form of Triton's ModelConfig."""

@@ -31,9 +31,8 @@ class AgentInfo:
 class Labelled(Protocol):
     """The part of a model's configuration that answers need."""
 
-    @property
-    def labels(self) -> Tuple[str, ...]:
-        """Names of the classes by index."""
+    def labels_of(self, output: str) -> Tuple[str, ...]:
+        """Names of an output's classes by index."""
 
 
 class Served(Protocol):

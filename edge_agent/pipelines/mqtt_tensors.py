@@ -170,7 +170,7 @@ class TensorWork:
         try:
             large = codec.text_bytes(response, parsed) > _INLINE_BYTES
             batched = served.max_batch_size > 0
-            head, binaries = codec.encode_infer(response, parsed, served.config.labels, batched, all_binary=large)
+            head, binaries = codec.encode_infer(response, parsed, served.config.labels_of, batched, all_binary=large)
             payload = await _joined(head, binaries)
             return _Given(payload, len(head), codec.binary_positions(response, parsed) if large else None)
         finally:

@@ -45,6 +45,9 @@ class MemoryLease:
 class DoubleConfig:
     labels: Tuple[str, ...] = ()
 
+    def labels_of(self, output: str) -> Tuple[str, ...]:
+        return self.labels
+
 
 @dataclass(frozen=True)
 class DoubleModel:

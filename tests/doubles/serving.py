@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -33,6 +33,10 @@ class FakeModel:
     running: int = 0
     served: int = 0
     cancelled: int = 0
+
+    def config_json(self) -> Dict[str, Any]:
+        """As the real one."""
+        return self.config.triton_json(self.name, self.platform, self.max_batch_size, self.inputs, self.outputs)
 
 
 def identity(name: str, datatype: DataType, shape: Tuple[int, ...], max_batch_size: int = 4, **fields: Any) -> FakeModel:
@@ -69,6 +73,9 @@ class FakeServing:
         self.requests: List[InferRequest] = []
         self.reserved = 0
         self.on_infer: Callable[[InferRequest], None] = lambda request: None
+        self.control: List[Tuple[Any, ...]] = []  #: what was asked of load, unload, hold, release
+        self.control_error: Optional[Exception] = None
+        self.control_gate: Optional[asyncio.Event] = None
 
     @property
     def slots(self) -> int:
@@ -103,6 +110,39 @@ class FakeServing:
     def ready(self) -> bool:
         """As set."""
         return self.all_ready
+
+    def statistics(self, name: Optional[str] = None, version: Optional[str] = None) -> List[Dict[str, Any]]:
+        """Name and version only."""
+        models = [self.lookup(name, version)] if name is not None else list(self.models.values())
+        return [{"name": model.name, "version": model.version} for model in models]
+
+    def index(self) -> List[Dict[str, str]]:
+        """As the real one."""
+        states = {True: {"state": "READY"}, False: {"state": "UNAVAILABLE", "reason": "unloaded"}}
+        return [{"name": model.name, "version": model.version, **states[model.ready]} for model in self.models.values()]
+
+    async def load_model(self, name: str, config: Optional[str] = None, files: Optional[Mapping[str, bytes]] = None) -> None:
+        """Remembered."""
+        await self._controlled("load", name, config, dict(files or {}))
+
+    async def unload_model(self, name: str, unload_dependents: bool = False) -> None:
+        """Remembered."""
+        await self._controlled("unload", name, unload_dependents)
+
+    async def hold(self, name: str) -> None:
+        """Remembered."""
+        await self._controlled("hold", name)
+
+    async def release(self, name: str) -> None:
+        """Remembered."""
+        await self._controlled("release", name)
+
+    async def _controlled(self, *asked: Any) -> None:
+        if self.control_gate is not None:
+            await self.control_gate.wait()
+        if self.control_error is not None:
+            raise self.control_error
+        self.control.append(asked)
 
     async def reserve(
         self, name: str, version: Optional[str], input_bytes: int, timeout_s: float = 1.0

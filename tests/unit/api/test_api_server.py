@@ -119,7 +119,7 @@ async def test_certificate_that_does_not_work_is_a_fault_of_the_configuration(tm
 
 ERRORS = [
     ("GET", "/nothing", 404, "Not Found"),
-    ("GET", "/v2/repository/index", 404, "Not Found"),
+    ("GET", "/v2/repository/nothing", 404, "Not Found"),
     ("GET", "/v2/models/demo/versions/x/infer", 404, "Not Found"),
     ("GET", "/v2/models/demo/infer", 405, "Method Not Allowed"),
     ("POST", "/v2", 405, "Method Not Allowed"),

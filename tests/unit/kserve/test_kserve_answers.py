@@ -114,7 +114,9 @@ def test_nested_data_is_flattened_row_major() -> None:
 
 def _classified(best: int, tensor: Tensor, batched: bool = True, labels: Tuple[str, ...] = ()) -> Dict[str, Any]:
     asked = _asked([{"name": "Y", "parameters": {"classification": best}}])
-    output: Dict[str, Any] = json.loads(answers.encode_infer(_answer(tensor), asked, labels, batched)[0])["outputs"][0]
+    output: Dict[str, Any] = json.loads(answers.encode_infer(_answer(tensor), asked, lambda _: labels, batched)[0])["outputs"][
+        0
+    ]
     return output
 
 
