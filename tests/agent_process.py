@@ -76,8 +76,8 @@ class AgentProcess:
         self.log = folder / "agent.log"
         self.environ = {**os.environ, **(environ or {})}
         self.config.write_text(
-            '[agent]\nid = "box"\nstate_dir = "state"\n[http]\nport = %d\n%s[metrics]\nport = 0\n[models]\nrepository = "%s"\n%s'
-            % (self.port, http, models, extra)
+            '[agent]\nid = "box"\nstate_dir = "state"\n[http]\nport = %d\n%s'
+            '[metrics]\nport = 0\n[models]\nrepository = "%s"\n%s' % (self.port, http, models, extra)
         )
         self.process: subprocess.Popen[bytes]
 

@@ -18,8 +18,8 @@ from edge_agent.domain.status import PartStatus, State
 from edge_agent.pipelines.pace import Pace, Rate
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.detect import picture_request, to_source
-from edge_agent.serving.serving import Serving
 from edge_agent.serving.servable import Servable
+from edge_agent.serving.serving import Serving
 from edge_agent.telemetry.metrics import Metrics
 from edge_agent.telemetry.redaction import redact
 from edge_agent.telemetry.tasks import Tasks

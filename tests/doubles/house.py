@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, AsyncIterator, Dict, Optional
 
 from edge_agent.access.tokens import TokenFile
-from edge_agent.app.agent import Agent
 from edge_agent.app.access import Admission
+from edge_agent.app.agent import Agent
 from edge_agent.app.parts import Parts
 from edge_agent.config.http import HttpSection
 from edge_agent.config.load import load_config

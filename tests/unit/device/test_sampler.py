@@ -13,7 +13,7 @@ from edge_agent.device.sysfs import DeviceReader
 
 async def until(condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + 10
-    while not condition() and time.monotonic() < deadline:
+    while not condition() and time.monotonic() < deadline:  # noqa: ASYNC110 (a thread has no event of the loop)
         await asyncio.sleep(0.01)
     return condition()
 
@@ -40,8 +40,7 @@ async def test_a_sensor_that_hangs_holds_up_neither_the_start_nor_the_stop(orin_
     await sampler.stop()
     assert time.monotonic() - began < 1
     assert sampler.values == {}
-    with open(str(zone), "w") as writer:  # lets the thread go
-        writer.write("40000\n")
+    zone.write_text("40000\n")  # lets the thread go
     assert await until(lambda: not any(thread.name == "device" for thread in threading.enumerate()))
 
 
