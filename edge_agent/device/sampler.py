@@ -23,7 +23,7 @@ class DeviceSampler:
     async def start(self) -> None:
         """Begins to read; values come when there are some."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="device", daemon=True)  # noqa: TID251 (may hang for good)
+            self._thread = threading.Thread(target=self._run, name="device", daemon=True)
             self._thread.start()
 
     async def stop(self) -> None:

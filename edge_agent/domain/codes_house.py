@@ -78,7 +78,7 @@ HOUSE: Dict[str, Code] = {
     "access.tokens_damaged": code(
         "The token file {path} is damaged. Until it is repaired only this machine is served, and nobody without a token.",
         "令牌文件 {path} 已损坏。修复之前只为本机提供服务，且没有令牌一律拒绝。",
-        "Restore it from a copy, or remove it and make new tokens: edge-agent token add NAME --role admin. Then restart the agent.",
+        "Restore it from a copy, or remove it and make new tokens (edge-agent token add NAME --role admin); restart the agent.",
         "请从备份恢复该文件，或删除它并新建令牌：edge-agent token add 名称 --role admin，然后重启代理程序。",
     ),
     "access.no_tokens": code(
