@@ -57,8 +57,9 @@ class Serving:
         self._catalogue = Catalogue()
         self._accounts = Accounts(metrics, journal, clock)
         self._cache = ResponseCache(cache or ResponseCacheSection(), shelf, arena, clock, metrics, self._catalogue.lookup)
-        self._ensembles = Ensembles(self._catalogue, arena, clock, metrics, functools.partial(self.infer, inner=True))
-        calls = call_desk(self.lookup, functools.partial(self.infer, inner=True))
+        inner = functools.partial(self.infer, inner=True)
+        calls = call_desk(self.lookup, inner)
+        self._ensembles = Ensembles(self._catalogue, arena, clock, metrics, inner, calls.waits)
         self._loader = Loader(arena, clock, metrics, hosts, self._on_host_event, calls)
         self._loader.on_change = self._on_hosted_change
         self._control = Control(
