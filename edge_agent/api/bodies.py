@@ -8,7 +8,7 @@ that does not keep coming makes room for one that does.
 from __future__ import annotations
 
 import asyncio
-from typing import Dict, Optional, Set
+from typing import Dict, Optional, Set, Union
 
 from aiohttp import HttpVersion11, web
 
@@ -93,7 +93,7 @@ class Body:
         self._held = 0
         self._received = 0
         self._chunks = 0
-        self._rest = b""
+        self._rest: Union[bytes, memoryview] = b""
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
         self.pace = Pace(self._began)
@@ -193,15 +193,25 @@ class Body:
 
     async def exactly(self, nbytes: int) -> bytes:
         """The next `nbytes`; InvalidRequest when the body ends before."""
+        data = await self.some()
+        if len(data) < nbytes:
+            data = await self._joined(data, nbytes)
+        else:
+            self.hold(nbytes)  # the rest is on its way to a slot
+        self._rest = memoryview(data)[nbytes:]
+        return bytes(data[:nbytes])
+
+    async def _joined(self, first: bytes, nbytes: int) -> bytes:
+        """`first` and what follows it, at least `nbytes`."""
         parts = bytearray()
-        while len(parts) < nbytes:
-            data = await self.some()
-            if not data:
-                raise InvalidRequest("the request body ended after %d bytes of %d" % (len(parts), nbytes))
-            self.hold(min(len(data), nbytes - len(parts)))  # the rest is on its way to a slot
+        data = first
+        while data:
+            self.hold(min(len(data), nbytes - len(parts)))
             parts += data
-        self._rest = bytes(parts[nbytes:])
-        return bytes(parts[:nbytes])
+            if len(parts) >= nbytes:
+                return bytes(parts)
+            data = await self.some()
+        raise InvalidRequest("the request body ended after %d bytes of %d" % (len(parts), nbytes))
 
     async def whole(self) -> bytearray:
         """All of it, inflated, in private memory (counted until release())."""
