@@ -86,7 +86,7 @@ class Body:
     def __init__(self, request: web.Request, max_bytes: int, memory: BodyMemory, bodies: BodyDoor) -> None:
         self._request = request
         self._content = request.content
-        self._chunked = request.content_length is None
+        self._chunked = request.body_exists and request.content_length is None
         self.max_bytes = max_bytes
         self._memory = memory
         self._bodies = bodies

@@ -12,7 +12,7 @@ def checked(spec, given):
     """The output as an array; ModelFailed when it is not what the configuration promises."""
     wanted = NUMPY_TYPES[spec.datatype]
     if wanted is None:
-        raise ModelFailed("output '%s': %s is not supported in Python models" % (spec.name, spec.datatype))
+        raise ModelFailed("output '%s': %s needs the package ml_dtypes: install it there" % (spec.name, spec.datatype))
     array = numpy.asarray(given)
     if not isinstance(given, numpy.ndarray) and spec.datatype != "BYTES" and array.dtype.kind not in _STRING_KINDS:
         array = array.astype(wanted)  # Python's own numbers and lists have no type of their own

@@ -6,7 +6,12 @@ import numpy
 
 from edge_agent.engine_host import wire
 
-#: numpy's type of each datatype; None where numpy has none. BYTES are object arrays of str, or of bytes.
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
+
+#: numpy's type of each datatype; None where there is none. BYTES are object arrays of str, or of bytes.
 NUMPY_TYPES = {
     "BOOL": numpy.dtype(numpy.bool_),
     "UINT8": numpy.dtype(numpy.uint8),
@@ -20,7 +25,7 @@ NUMPY_TYPES = {
     "FP16": numpy.dtype(numpy.float16),
     "FP32": numpy.dtype(numpy.float32),
     "FP64": numpy.dtype(numpy.float64),
-    "BF16": None,
+    "BF16": None if ml_dtypes is None else numpy.dtype(ml_dtypes.bfloat16),
     "BYTES": numpy.dtype(object),
 }
 BYTES_CODE = wire.DATATYPE_CODES["BYTES"]
@@ -58,7 +63,8 @@ def from_wire(view, datatype_code, shape, text=True):
         return _unpack_strings(view, shape, text)
     dtype = _BY_CODE[datatype_code]
     if dtype is None:
-        raise wire.WireError("%s tensors are not supported by this engine" % wire.DATATYPES[datatype_code])
+        text = "%s tensors need the package ml_dtypes beside the engine: install it there"
+        raise wire.WireError(text % wire.DATATYPES[datatype_code])
     count = _count(shape)
     if count * dtype.itemsize != len(view):
         raise wire.WireError("%d bytes for shape %s of %s" % (len(view), list(shape), wire.DATATYPES[datatype_code]))

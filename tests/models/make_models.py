@@ -75,6 +75,17 @@ def main():
         ("same_text", TensorProto.STRING),
         ("same_half", TensorProto.FLOAT16),
         ("same_bf16", TensorProto.BFLOAT16),
+        ("same_bool", TensorProto.BOOL),
+        ("same_uint8", TensorProto.UINT8),
+        ("same_uint16", TensorProto.UINT16),
+        ("same_uint32", TensorProto.UINT32),
+        ("same_uint64", TensorProto.UINT64),
+        ("same_int8", TensorProto.INT8),
+        ("same_int16", TensorProto.INT16),
+        ("same_int32", TensorProto.INT32),
+        ("same_int64", TensorProto.INT64),
+        ("same_fp32", TensorProto.FLOAT),
+        ("same_fp64", TensorProto.DOUBLE),
     ):
         write(name, [node("Identity", ["x"], ["y"])], [value("x", kind, ["N", "M"])], [value("y", kind, ["N", "M"])])
     write(

@@ -52,9 +52,18 @@ def test_bytes_that_do_not_fit_the_shape_are_refused(shape):
         read(b"\0" * 16, "FP32", shape)
 
 
-def test_bf16_is_refused_by_name():
-    with pytest.raises(wire.WireError, match="BF16"):
+def test_bf16_is_refused_by_name_where_nothing_can_hold_it(monkeypatch):
+    monkeypatch.setattr(tensors, "_BY_CODE", [None] * len(wire.DATATYPES))
+    with pytest.raises(wire.WireError, match="BF16.*ml_dtypes"):
         read(b"\0\0", "BF16", (1,))
+
+
+def test_bf16_comes_back_bit_for_bit_where_ml_dtypes_is():
+    pytest.importorskip("ml_dtypes")
+    data = b"\x80\x3f\xc0\x7f"  # 1 and NaN
+    array = read(data, "BF16", (2,))
+    assert float(array[0]) == 1.0
+    assert tensors.to_wire(array, "BF16").tobytes() == data
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,13 @@ async def test_the_index_lists_every_model_or_those_that_are_ready(api: Api) -> 
     assert await said(api, "/v2/repository/main/index", {}) == (200, entries)
 
 
+async def test_a_request_without_a_body_and_without_a_length_is_an_empty_one(api: Api) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    writer.write(b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
 async def test_the_agents_own_verbs_hold_a_model_down_and_let_it_go(api: Api) -> None:
     assert await said(api, "/api/models/demo/unload") == (200, [{"name": "demo", "version": "1", "state": "READY"}])
     assert (await said(api, "/api/models/demo/load"))[0] == 200
