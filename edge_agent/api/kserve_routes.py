@@ -46,7 +46,7 @@ def _of_model(base: str, kserve: KserveHandlers, infer: InferHandler) -> Iterato
     )
     yield Route(
         "POST", base + "/infer", infer.infer, Permission.INFER, "Inference, JSON or binary tensors",
-        takes=(JSON, "application/octet-stream"), statuses=_TOO_LARGE,
+        takes=(JSON, "application/octet-stream"), body="InferRequest", statuses=_TOO_LARGE,
     )  # fmt: skip
 
 
@@ -54,15 +54,22 @@ def _repository(handlers: RepositoryHandlers) -> Iterator[Route]:
     models, elsewhere = "/v2/repository/models/{model}", "/v2/repository/{repository}/models/{model}"
     for path in ("/v2/repository/index", "/v2/repository/{repository}/index"):
         yield Route(
-            "POST", path, handlers.index, Permission.STATUS, "Every model with its state", takes=(JSON,), body_required=False
+            "POST",
+            path,
+            handlers.index,
+            Permission.STATUS,
+            "Every model with its state",
+            takes=(JSON,),
+            body="IndexRequest",
+            body_required=False,
         )
     yield Route(
         "POST", models + "/load", handlers.load, Permission.MODELS, "Loads a model",
-        takes=(JSON,), body_required=False, statuses=_UNKNOWN_IN_LOAD,
+        takes=(JSON,), body="LoadRequest", body_required=False, statuses=_UNKNOWN_IN_LOAD,
     )  # fmt: skip
     yield Route(
         "POST", models + "/unload", handlers.unload, Permission.MODELS, "Takes a model down",
-        takes=(JSON,), body_required=False, statuses=_TOO_LARGE,
+        takes=(JSON,), body="UnloadRequest", body_required=False, statuses=_TOO_LARGE,
     )  # fmt: skip
     for verb in ("/load", "/unload"):
         yield Route("POST", elsewhere + verb, handlers.elsewhere, Permission.MODELS, "Not supported, as in Triton")

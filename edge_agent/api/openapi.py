@@ -7,7 +7,8 @@ from typing import Any, Dict, List, Sequence
 
 from edge_agent.api import bodies
 from edge_agent.api.answers import json_bytes
-from edge_agent.api.route import Route
+from edge_agent.api.route import JSON, Route
+from edge_agent.api.schemas import SCHEMAS
 
 _NAMES = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 _QUERY: Dict[str, Dict[str, Any]] = {
@@ -46,14 +47,13 @@ def openapi_document(routes: Sequence[Route], version: str) -> bytes:
     for route in routes:
         if route.is_api:
             paths.setdefault(openapi_path(route.path), {})[route.method.lower()] = _operation(route)
-    schemas = {"Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}}
     schemes = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
     return json_bytes(
         {
             "openapi": "3.0.3",
             "info": {"title": "edge-agent", "version": version},
             "paths": paths,
-            "components": {"schemas": schemas, "securitySchemes": schemes},
+            "components": {"schemas": SCHEMAS, "securitySchemes": schemes},
         }
     )
 
@@ -69,9 +69,13 @@ def _operation(route: Route) -> Dict[str, Any]:
         described["requestBody"] = {
             "required": route.body_required,
             "description": _BODY % (bodies.TIME_LIMIT_S, bodies.PACE_BYTES, bodies.SILENCE_LIMIT_S),
-            "content": {kind: {} for kind in route.takes},
+            "content": {kind: _content(kind, route) for kind in route.takes},
         }
     return described
+
+
+def _content(kind: str, route: Route) -> Dict[str, Any]:
+    return {"schema": {"$ref": "#/components/schemas/" + route.body}} if kind == JSON and route.body else {}
 
 
 def _parameters(route: Route) -> List[Dict[str, Any]]:

@@ -26,6 +26,7 @@ class Route:
     summary: str
     answers: str = JSON  #: content type of a 200
     takes: Tuple[str, ...] = ()  #: content types of the body
+    body: str = ""  #: of JSON: its name in schemas.py
     body_required: bool = True
     query: Tuple[str, ...] = ()
     statuses: Mapping[Type[Exception], int] = field(default_factory=dict)  #: where it differs from the one table
