@@ -168,7 +168,7 @@ class DynamicBatcher:
     def _send_all(self, now: float) -> float:
         """Sends what can be sent; answers when to look again."""
         while self.queue:
-            lane, free_at = self._lanes.next(now)
+            lane, free_at = self._lanes.next(now, len(self.queue) >= self.policy.max_batch_size)
             if lane is None:
                 return _NEVER
             if free_at > now:

@@ -39,6 +39,13 @@ def test_the_next_batch_is_handed_over_just_before_the_running_one_ends():
     assert model.next(5.2) == (lane, 5.2)
 
 
+def test_a_full_batch_is_handed_over_earlier_since_waiting_brings_it_nothing():
+    model, _ = lanes(1, 0.1)
+    lane, _ = model.next(5.0)
+    model.add(lane, batch(5.0))
+    assert model.next(5.0, full=True) == (lane, pytest.approx(5.095))
+
+
 def test_no_more_than_two_batches_are_handed_over_and_none_ahead_while_times_are_unknown():
     model, _ = lanes()
     lane, _ = model.next(5.0)
