@@ -168,7 +168,8 @@ class DynamicBatcher:
     def _send_all(self, now: float) -> float:
         """Sends what can be sent; answers when to look again."""
         while self.queue:
-            lane, free_at = self._lanes.next(now, len(self.queue) >= self.policy.max_batch_size)
+            full = len(self.queue) >= self.policy.max_batch_size
+            lane, free_at = self._lanes.next(now, full, self._may_hand_over_ahead())
             if lane is None:
                 return _NEVER
             if free_at > now:
@@ -180,6 +181,10 @@ class DynamicBatcher:
             self._on_batch(batch.rows, batch.reason)
             lane.instance.send(batch, _LaneOwner(self, lane))
         return _NEVER
+
+    def _may_hand_over_ahead(self) -> bool:
+        """Not where somebody waits with a deadline, or requests may overtake: they stay here until an instance idles."""
+        return self.policy.priority_levels <= 1 and self.queue.next_deadline() is None
 
     def _next_batch(self, instance: Instance, now: float) -> Tuple[Optional[Batch[Pending]], Optional[float]]:
         retry = self.queue.retry()

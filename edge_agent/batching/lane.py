@@ -39,16 +39,17 @@ class Lanes:
         """Batches that a host holds."""
         return sum(len(lane.batches) for lane in self._lanes)
 
-    def next(self, now: float, full: bool = False) -> Tuple[Optional[Lane], float]:
+    def next(self, now: float, full: bool = False, ahead: bool = True) -> Tuple[Optional[Lane], float]:
         """The one that takes the next batch soonest, and from when; None when none will by itself.
 
-        A batch that is `full` already is handed over earlier.
+        A batch that is `full` already is handed over earlier. Without `ahead` only an idle instance takes one: what the host
+        holds cannot be taken back when the running batch takes longer than usual.
         """
         early = _FULL_TURNAROUND_S if full else _TURNAROUND_S
         best: Optional[Lane] = None
         best_at = 0.0
         for lane in self._lanes:
-            if not lane.instance.up or len(lane.batches) >= _DEPTH:
+            if not lane.instance.up or len(lane.batches) >= (_DEPTH if ahead else 1):
                 continue
             at = now if not lane.batches else max(now, lane.expected_end - early)
             if best is None or (at, len(lane.batches)) < (best_at, len(best.batches)):

@@ -107,6 +107,44 @@ async def test_timeouts_are_exact_while_the_instance_is_busy_and_nothing_expired
     assert expired_when_sent == []
 
 
+async def learned(instance, batcher):
+    """The batcher expects 5 ms of a batch; from now on one takes 0.8 s."""
+    for number in range(5):
+        await ask(batcher, "learn%d" % number)
+    instance.fixed_s = 0.8
+
+
+async def test_a_timeout_is_kept_when_the_running_batch_takes_longer_than_usual():
+    """triton-inference-server/server#7512: what was handed over ahead could not be taken back."""
+    instance = FakeInstance(0.005)
+    policy = QueuePolicy(timeout_us=60_000_000, allow_override=True)
+    batcher = make(BatchPolicy(1, default_queue_policy=policy), instance)
+    await learned(instance, batcher)
+    running = ask(batcher, "running")
+    await asyncio.sleep(0.05)
+    due = CLOCK.monotonic() + 0.1
+    with pytest.raises(errors.DeadlineExceeded):
+        await batcher.submit(InferRequest("m", (), id="impatient", timeout_us=100_000), 1, "k")
+    assert CLOCK.monotonic() - due < 0.4
+    await running
+    await batcher.drain()
+    assert ["impatient"] not in instance.ran
+
+
+async def test_a_higher_priority_overtakes_when_the_running_batch_takes_longer_than_usual():
+    instance = FakeInstance(0.005)
+    batcher = make(BatchPolicy(1, priority_levels=2, default_priority_level=2), instance)
+    await learned(instance, batcher)
+    running = ask(batcher, "running")
+    await asyncio.sleep(0.05)
+    low = ask(batcher, "low")
+    await asyncio.sleep(0.05)
+    high = asyncio.ensure_future(batcher.submit(InferRequest("m", (), id="high", priority=1), 1, "k"))
+    instance.fixed_s = 0.005
+    await asyncio.gather(running, low, high)
+    assert [ids[0] for ids in instance.ran[-3:]] == ["running", "high", "low"]
+
+
 # -- delay and sizes (B010) -------------------------------------------------------------------------------------------
 
 
