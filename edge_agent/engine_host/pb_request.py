@@ -1,6 +1,7 @@
 """Triton's InferenceRequest and InferenceResponse, for Python models: what comes to them, and what they ask of others."""
 
 import json
+import operator
 
 from edge_agent.engine_host import calls
 from edge_agent.engine_host.failures import ModelFailed
@@ -145,13 +146,35 @@ class InferenceRequest:
             "model": self._model,
             "version": "" if self._version < 0 else str(self._version),
             "outputs": self._wanted,
-            "id": self._id,
-            "timeout": self._timeout,
-            "parameters": json.loads(self._parameters or "{}"),
+            "id": str(self._id),
+            "timeout": _timeout(self._timeout),
+            "parameters": _parameters(self._parameters),
         }
         caller = calls.here()
         inputs = [(tensor.name(), tensor.triton_dtype(), tensor.as_numpy()) for tensor in self._inputs]
         return caller, caller.begin(fields, inputs)
+
+
+def _timeout(value):
+    try:
+        number = operator.index(value or 0)  # numpy's whole numbers as well
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ModelFailed("timeout is a whole number of microseconds, not %r" % (value,), "INVALID_ARG")
+    return number
+
+
+def _parameters(text):
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise ModelFailed("parameters are no JSON: %s" % error, "INVALID_ARG") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ModelFailed("parameters are a dict or the JSON text of one, not %s" % text[:100], "INVALID_ARG")
+    return found
 
 
 async def _awaited(caller, pending):

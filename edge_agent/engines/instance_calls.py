@@ -79,13 +79,18 @@ class InstanceCalls:
 
     def _begin(self, number: int, fields: Mapping[str, Any]) -> None:
         opened = _OpenCall(self, number)
-        callers = (self.name, *sorted(self._behind() - {self.name}))
-        call = Call(fields, self._label, callers, self._host, opened)
         first = not self._open
         self._open[number] = opened
         self.in_hand(number, True)
         if first:
             self._on_open(True)
+        callers = (self.name, *sorted(self._behind() - {self.name}))
+        try:
+            call = Call(fields, self._label, callers, self._host, opened)
+        except (ValueError, LookupError, TypeError, OverflowError) as error:  # the model's own doing, not its host's
+            text = "the call cannot be read: %s: %s" % (type(error).__name__, error)
+            opened.answer({"error": {"text": text, "status": "INVALID_ARG"}})
+            return
         opened.task = self._host.tasks.spawn(self._run(opened, call), "call:%s#%d" % (self.name, number))
         opened.task.add_done_callback(partial(self._failed, opened))
 
@@ -184,8 +189,7 @@ class _OpenCall:
     def end(self) -> None:
         """The model has read the answer, or wants none: the slots are free once nothing runs on them."""
         self._stop_waiting()
-        assert self.task is not None
-        if self.task.done():
+        if self.task is None or self.task.done():
             self._release()
         else:
             self.task.cancel()

@@ -264,6 +264,10 @@ async def test_coroutines_call_many_at_once(tmp_path):
         ("ask(x.repeat(9, 0), 'add')", "batch-size must be <= 8"),
         ("pb.InferenceRequest(model_name='add', inputs=[])", "missing required input"),
         ("pb.InferenceRequest(model_name='add', inputs=ask(x, '').inputs(), requested_output_names=['q'])", "output 'q'"),
+        ("ask(x, 'add', parameters='[1]')", "parameters are a dict or the JSON text of one"),
+        ("ask(x, 'add', parameters='{')", "parameters are no JSON"),
+        ("ask(x, 'add', timeout='x')", "timeout is a whole number of microseconds"),
+        ("ask(x, 'add', timeout=-1)", "timeout is a whole number of microseconds"),
         (
             "ask(numpy.zeros((1, 8 << 20), 'f4'), 'wide')",
             r"a call of host python: .* more than tensor memory has: .*; raise \[arena\] max_bytes",

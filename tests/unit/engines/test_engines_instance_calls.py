@@ -179,12 +179,23 @@ async def test_the_end_of_the_host_ends_its_calls(rig):
 
 
 @pytest.mark.parametrize(
-    "fields", [{"inputs": [{"name": "x"}]}, {"inputs": [dict(TENSOR, datatype="FP33")]}, {"outputs": None}, {"timeout": "soon"}]
+    "fields",
+    [
+        {"inputs": [{"name": "x"}]},
+        {"inputs": [dict(TENSOR, datatype="FP33")]},
+        {"outputs": None},
+        {"timeout": "soon"},
+        {"parameters": [1]},
+    ],
 )
-async def test_a_message_that_cannot_be_read_is_an_error_of_the_host(rig, fields):
-    with pytest.raises((ValueError, LookupError, TypeError)):
-        rig.call(**fields)
+async def test_a_call_that_cannot_be_read_is_an_error_for_the_model(rig, fields):
+    rig.call(**fields)
+    error = (await rig.got(wire.CALL_DONE))["error"]
+    assert error["status"] == "INVALID_ARG"
+    assert error["text"].startswith("the call cannot be read: ")
+    rig.calls.on_message(wire.CALL_FREE, 1, {})
     assert not rig.calls.open
+    assert rig.told[-2:] == [("wait", False), ("open", False)]
 
 
 async def test_calls_have_a_bound(rig):
