@@ -52,9 +52,10 @@ def tokens(text: str) -> Iterator[Token]:
     while True:
         space = _SPACE.match(text, position)
         if space is not None:
-            line += text.count("\n", position, space.end())
+            breaks = text.count("\n", position, space.end())
+            if breaks:  # looked for in the space alone: a file may be one long line
+                line, line_start = line + breaks, text.rindex("\n", position, space.end()) + 1
             position = space.end()
-            line_start = text.rfind("\n", 0, position) + 1
         column = position - line_start + 1
         if position == len(text):
             yield Token("end", "", line, column)
