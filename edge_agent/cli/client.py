@@ -18,12 +18,18 @@ from edge_agent.errors import EdgeAgentError, UnavailableError
 
 _SERVICE_SOCKET = Path("/run/edge-agent/control.sock")
 _TIMEOUT_S = 60.0
+#: for what ends with a model: the agent's own limits for a load, and for requests in flight, are below it
+LONG_S = 400.0
 
 
 class NotRunning(UnavailableError):
     """The agent does not run."""
 
     code = "agent.not_running"
+
+
+class StillUnderWay(UnavailableError):
+    """The agent took the request and has not answered yet; what it was asked for goes on."""
 
 
 class Refused(EdgeAgentError):
@@ -53,21 +59,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", type=Path, metavar="PATH", help="file with the token for --url")
 
 
-def ask(args: argparse.Namespace, method: str, path: str, body: Optional[Any] = None) -> Any:
-    """The answer's JSON. NotRunning when nobody listens, Refused with the agent's own words otherwise."""
+def ask(
+    args: argparse.Namespace, method: str, path: str, body: Optional[Any] = None, answer_within_s: float = _TIMEOUT_S
+) -> Any:
+    """The answer's JSON.
+
+    NotRunning when nobody listens, StillUnderWay when no answer came in time, Refused with the agent's own words otherwise.
+    """
     connection, where = _connection(args)
     headers = {"Content-Type": "application/json"}
     if args.token_file is not None:
         headers["Authorization"] = "Bearer " + read_secret(args.token_file)
     try:
+        _connect(connection, answer_within_s, where)
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
         text = answer.read()
+    except socket.timeout as error:
+        raise StillUnderWay(
+            "still under way at %s after %g s: its state tells how it ends" % (where, answer_within_s)
+        ) from error
     except (OSError, http.client.HTTPException) as error:
         raise NotRunning("no agent answers at %s: %s" % (where, error)) from error
     finally:
         connection.close()
     return _parsed(answer.status, text, where)
+
+
+def _connect(connection: http.client.HTTPConnection, answer_within_s: float, where: str) -> None:
+    try:
+        connection.connect()
+    except socket.timeout as error:
+        raise NotRunning("no agent answers at %s: %s" % (where, error)) from error
+    assert connection.sock is not None
+    connection.sock.settimeout(answer_within_s)
 
 
 def _parsed(status: int, text: bytes, where: str) -> Any:

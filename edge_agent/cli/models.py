@@ -39,9 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or what the agent's answer means: 1 an error, 75 it does not run."""
+    """0, or what the agent's answer means: 1 an error, 75 it does not run or is not done yet."""
     if args.action in _CHANGES:
-        client.ask(args, "POST", "/api/models/%s/%s" % (quote(args.name, safe=""), args.action), {})
+        path = "/api/models/%s/%s" % (quote(args.name, safe=""), args.action)
+        client.ask(args, "POST", path, {}, client.LONG_S)
     elif args.action == "show":
         print(json.dumps(_show(args), indent=2))
     elif args.format == "json":
