@@ -26,8 +26,8 @@ def listed(body):
 def test_the_document_has_every_part_and_each_part_says_its_state(tmp_path):
     body = document(parts(config(tmp_path, CAMERA)))
     assert set(body) == {
-        "agent", "models", "repository", "engine_hosts", "cameras", "mqtt", "store", "sync", "http", "images", "bodies", "access", "device",
-        "clock", "uplink",
+        "agent", "models", "repository", "engine_hosts", "cameras", "mqtt", "store", "sync", "http", "images", "bodies",
+        "access", "device", "clock", "uplink",
     }  # fmt: skip
     for name, part in listed(body):
         assert part["state"] in ("ok", "degraded", "failed", "off"), name
