@@ -13,8 +13,9 @@ from edge_agent.kserve.matching import match
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.telemetry.tasks import Tasks
 
-_RESERVED_PART = 8  #: of the arena, for the calls of one host
-_MAX_RESERVED_BYTES = 64 << 20
+_RESERVED_PART = 4  #: of the arena, for the calls of all hosts together
+_MAX_RESERVED_BYTES = 64 << 20  #: for those of one host
+_UNIT_BYTES = 4096  #: reserves come in these
 
 
 async def _nobody(call: Call) -> InferResponse:
@@ -28,14 +29,36 @@ class CallDesk:
     def __init__(self, on_call: Callable[[Call], Awaitable[InferResponse]] = _nobody) -> None:
         self.on_call = on_call
         self.waits = Waits()
+        self.reserves = Reserves()
+
+
+class Reserves:
+    """What all hosts hold back for their calls: each new one gets half of what is left of their part of the arena."""
+
+    def __init__(self) -> None:
+        self._segments: List[Segment] = []
+
+    def next_bytes(self, arena: Arena) -> int:
+        """For one more host."""
+        self._segments = [segment for segment in self._segments if segment.reserve_bytes]  # none: retired or abandoned
+        left = arena.max_bytes // _RESERVED_PART - sum(segment.reserve_bytes for segment in self._segments)
+        return min(_MAX_RESERVED_BYTES, max(0, left) // 2) // _UNIT_BYTES * _UNIT_BYTES
+
+    def add(self, segment: Segment) -> None:
+        """It counts from now on."""
+        self._segments.append(segment)
 
 
 class CallMemory:
-    """The segment that the calls of one host's models draw on, with a part of the arena that nobody else can take."""
+    """The segment that the calls of one host's models draw on, with a part of the arena that nobody else can take.
 
-    def __init__(self, arena: Arena, host: str) -> None:
+    Made with the first call: most Python models call nobody.
+    """
+
+    def __init__(self, arena: Arena, host: str, reserves: Reserves) -> None:
         self._arena = arena
         self._host = host
+        self._reserves = reserves
         self._segment: Optional[Segment] = None
 
     def segment(self) -> Segment:
@@ -43,14 +66,15 @@ class CallMemory:
         segment = self._segment
         if segment is None or segment.abandoned or segment.closed:
             self._segment = segment = self._made()
+            self._reserves.add(segment)
         return segment
 
     def _made(self) -> Segment:
         name = "calls:" + self._host
         try:
-            return self._arena.segment(name, min(_MAX_RESERVED_BYTES, self._arena.max_bytes // _RESERVED_PART))
+            return self._arena.segment(name, self._reserves.next_bytes(self._arena))
         except errors.ArenaFull:
-            return self._arena.segment(name)  # what is free must do: the model may not call anybody
+            return self._arena.segment(name)  # what is free must do
 
     def take(self, sizes: Sequence[int]) -> List[Lease]:
         """Slots in one step, at once or not at all. ArenaFull, PayloadTooLarge."""

@@ -46,8 +46,9 @@ class EngineHost:
         self._clock = clock
         self._on_event = on_event
         self._segments = HostSegments(arena, "host:" + options.name)
-        self._memory = CallMemory(arena, options.name)
-        self._calls = CallHost(calls or CallDesk(), self._memory, arena, self.share)
+        desk = calls or CallDesk()
+        self._memory = CallMemory(arena, options.name, desk.reserves)
+        self._calls = CallHost(desk, self._memory, arena, self.share)
         self._traffic = Traffic()
         self._next_instance = 0
         self._stopping = False
@@ -110,8 +111,6 @@ class EngineHost:
 
     async def load(self, order: LoadOrder) -> HostedModel:
         """Loads a version; EngineLoadError says why not. A host that dies of it is tried again, thrice a minute at most."""
-        if order.platform == "python":
-            self._memory.segment()  # its part of the arena, while there is something left
         model = HostedModel(order, [self._instance(order) for _ in range(order.instances)])
         with self._traffic.load(), contextlib.ExitStack() as undo:
             undo.callback(model.close)

@@ -316,11 +316,26 @@ async def test_a_call_for_which_no_memory_is_left_says_what_to_do(tmp_path):
         assert await rig.ask("caller") == 2.0
 
 
-async def test_a_full_arena_does_not_stop_calls(tmp_path):
+async def test_a_host_whose_models_call_nobody_holds_no_memory_back(tmp_path):
+    async with house(tmp_path) as rig:
+        await rig.onnx()
+        for number in range(3):
+            await rig.python("m%d" % number, runs("return x"), host="h%d" % number)
+            assert await rig.ask("m%d" % number) == 1.0
+        assert rig.arena.status()["bytes_reserved"] == 0
+        await rig.python("caller", CALLS_ADD)
+        assert await rig.ask("caller") == 20.0
+        assert rig.arena.status()["bytes_reserved"] == (16 << 20) // 8
+
+
+async def test_a_full_arena_does_not_stop_calls_of_a_host_that_called_before(tmp_path):
     mark = tmp_path / "mark"
     async with house(tmp_path) as rig:
         await rig.onnx()
         await rig.python("caller", runs(WAITS % str(mark) + "return value(ask(x, 'add').exec())"))
+        mark.touch()
+        assert await rig.ask("caller") == 2.0
+        mark.unlink()
         asked = asyncio.ensure_future(rig.ask("caller"))
         await until(lambda: rig.arena.status()["slots"] == 2)
         fillers = fill(rig.arena, rig.hosts["cpu"].segment)

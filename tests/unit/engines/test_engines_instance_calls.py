@@ -25,9 +25,10 @@ class Rig:
 
     def __init__(self):
         self.arena = Arena(1 << 20)
-        self.memory = CallMemory(self.arena, "python")
+        self.desk = CallDesk(self.on_call)
+        self.memory = CallMemory(self.arena, "python", self.desk.reserves)
         self.shared = []
-        self.host = CallHost(CallDesk(self.on_call), self.memory, self.arena, self.share)
+        self.host = CallHost(self.desk, self.memory, self.arena, self.share)
         self.said = []
         self.told = []
         self.requests = []
@@ -203,6 +204,16 @@ async def test_calls_have_a_bound(rig):
         rig.call(number)
     with pytest.raises(ValueError, match="more than 64 calls at once"):
         rig.call(64)
+
+
+async def test_the_reserves_of_all_hosts_together_are_a_quarter_of_the_arena_at_most(rig):
+    assert rig.arena.status()["bytes_reserved"] == 0
+    memories = [CallMemory(rig.arena, "h%d" % number, rig.desk.reserves) for number in range(20)]
+    reserved = [memory.segment().reserve_bytes for memory in memories]
+    assert reserved[:3] == [128 << 10, 64 << 10, 32 << 10]
+    assert sum(reserved) <= 256 << 10
+    memories[0].retire()
+    assert CallMemory(rig.arena, "next", rig.desk.reserves).segment().reserve_bytes >= 64 << 10
 
 
 async def test_the_reserve_is_there_however_full_the_arena_is_and_is_given_back(rig):
