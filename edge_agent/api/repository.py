@@ -7,8 +7,10 @@ from typing import Any, Callable, Coroutine, Set, TypeVar, Union
 
 from aiohttp import web
 
+from edge_agent.access.roles import Permission, Role
 from edge_agent.api.answers import json_response, printable
 from edge_agent.api.bodies import Body, BodyMemory
+from edge_agent.api.connections import actor_of
 from edge_agent.api.services import INLINE_BYTES, Services
 from edge_agent.config.section import MODEL_NAME_PATTERN
 from edge_agent.errors import ConfigError, EngineLoadError, InvalidRequest, StoreError
@@ -32,9 +34,14 @@ class RepositoryHandlers:
         return json_response([entry for entry in entries if not ready or entry.get("state") == "READY"])
 
     async def load(self, request: web.Request) -> web.Response:
-        """Triton's load: answers when the model is up, or says why it is not."""
+        """Triton's load: answers when the model is up, or says why it is not.
+
+        With files or a configuration of the caller's own it asks for more: either can name code, which the agent would run.
+        """
         name = _name(request)
         asked = await self._body(request, lambda body: control.parse_load(body, name))
+        if (asked.files or asked.config is not None) and actor_of(request).role is not Role.ADMIN:
+            self._services.gate.check(request.headers.get("Authorization"), Permission.CONFIG)
         await self._to_its_end(_loaded(name, self._services.serving.load_model(name, asked.config, asked.files)))
         return _done()
 

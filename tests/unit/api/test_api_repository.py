@@ -216,3 +216,19 @@ async def test_only_operators_change_what_is_loaded(tmp_path: Path) -> None:
             statuses[role.value] = answer.status
         assert statuses == {"device": 403, "viewer": 403, "operator": 200}
         assert (await api.post(LOAD)).status == 401
+
+
+async def test_files_and_a_configuration_with_a_load_can_bring_code_so_only_an_admin_brings_them(tmp_path: Path) -> None:
+    file = base64.b64encode(b"code").decode()
+    async with running_api(tmp_path, loopback=False) as api:
+        tokens = {role: api.tokens.add(role.value, role) for role in (Role.OPERATOR, Role.ADMIN)}
+        for parameters in ({"config": "{}"}, {"config": "{}", "file:1/model.py": file}, {"config": ""}):
+            statuses = {}
+            for role, token in tokens.items():
+                body = json.dumps({"parameters": parameters})
+                answer = await api.post(LOAD, data=body, headers={"Authorization": "Bearer " + token})
+                statuses[role] = answer.status
+            assert statuses == {Role.OPERATOR: 403, Role.ADMIN: 200}
+        assert len(api.serving.control) == 3
+        plain = await api.post(LOAD, headers={"Authorization": "Bearer " + tokens[Role.OPERATOR]})
+        assert plain.status == 200
