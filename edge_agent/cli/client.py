@@ -18,7 +18,7 @@ from edge_agent.errors import EdgeAgentError, UnavailableError
 
 _SERVICE_SOCKET = Path("/run/edge-agent/control.sock")
 _TIMEOUT_S = 60.0
-#: for what ends with a model: the agent's own limits for a load, and for requests in flight, are below it
+#: for what ends with a model: longer than a load may take (`hosts.*.load_timeout_s`, as it is when silent)
 LONG_S = 400.0
 
 

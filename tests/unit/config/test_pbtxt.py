@@ -262,7 +262,7 @@ def test_protobufs_own_writer_is_understood(seed: int) -> None:
 
 def test_one_long_line_takes_as_long_as_many_short_ones() -> None:
     def seconds(between: str) -> float:
-        text = 'b: "%s"%sa: [%s]' % ("x" * 8_000_000, between, between.join(["1,"] * 5_000) + "1")
+        text = "%s%sa: [%s]" % (" " * 8_000_000, between, between.join(["1,"] * 5_000) + "1")
         started = time.process_time()
         assert len(parse(text)["a"]) == 5_001
         return time.process_time() - started
