@@ -43,7 +43,12 @@ def infer_aio_fixture(agent: AgentProcess) -> Infer:
             async with triton_aio.InferenceServerClient(agent.base.partition("//")[2]) as client:
                 return await client.infer(*arguments, **options)
 
-        return asyncio.run(ask())
+        # not asyncio.run: that would orphan the loop that other tests have set
+        loop = asyncio.new_event_loop()
+        try:
+            return loop.run_until_complete(ask())
+        finally:
+            loop.close()
 
     return infer
 
