@@ -189,6 +189,7 @@ _COLUMNS = [
     Column("P99", _ms("p99_ms"), right=True),
     Column("ERRORS", lambda row: str(row["errors"]), right=True),
     Column("BATCH", lambda row: "-" if row["mean_batch"] is None else "%.2f" % row["mean_batch"], right=True),
+    Column("CACHED", lambda row: "-" if row["stages_ms"] is None else str(row["cached"]), right=True),
     Column("QUEUE MS", _stage("queue"), right=True),
     Column("COMPUTE MS", _stage("compute_input", "compute_infer", "compute_output"), right=True),
     Column("REST MS", _rest, right=True),

@@ -15,7 +15,7 @@ from edge_agent.cli.bench_connection import Address
 from edge_agent.domain.tensors import DataType
 from edge_agent.errors import RequestError
 
-#: different requests in turn: a response cache must not answer for the model
+#: different requests in turn; a model's response cache answers them from the second turn on, and the table says how many it did
 _REQUESTS = 8
 _REQUESTS_BYTES = 64 << 20
 _SEED = 7
@@ -135,16 +135,18 @@ class Account:
         return Account(_less(self.counts, before.counts), _less(self.reasons, before.reasons))
 
     def as_json(self) -> Dict[str, Any]:
-        """Mean batch, why batches were sent, and the means of a request's stages in milliseconds."""
+        """Mean batch, why batches were sent, answers of the cache, and the means of a request's stages in milliseconds."""
         done, ran = self.counts.get("request_success", 0.0), self.counts.get("exec_count", 0.0)
         spent = {stage: self.counts.get(stage + "_duration_us", 0.0) / 1e3 for stage in _STAGES}
         return {
             "mean_batch": round(self.counts.get("count", 0.0) / ran, 2) if ran else None,
             "batch_reasons": {reason: int(count) for reason, count in sorted(self.reasons.items()) if count},
+            "cached": int(self.counts.get(_CACHED, 0.0)),
             "stages_ms": {stage: round(ms / done, 3) for stage, ms in spent.items()} if done else None,
         }
 
 
+_CACHED = "nv_cache_num_hits_per_model"
 _STAGES = ("queue", "compute_input", "compute_infer", "compute_output")
 
 
@@ -159,6 +161,8 @@ def account(metrics_text: str, model: str, version: str) -> Account:
             name = sample.name[: -len("_total")] if sample.name.endswith("_total") else sample.name  # newer parsers add it
             if name.startswith("nv_inference_"):
                 _add(counts, name[len("nv_inference_") :], sample.value)
+            elif name == _CACHED:
+                _add(counts, name, sample.value)
             elif name == "edge_agent_batch_reason":
                 _add(reasons, sample.labels["reason"], sample.value)
     return Account(counts, reasons)

@@ -16,6 +16,7 @@ def agent(tmp_path_factory):
     add_model(models, "one", "add_one.onnx", "max_batch_size = 8\n")
     add_model(models, "any", "add_one_any.onnx")
     add_model(models, "text", "same_text.onnx")
+    add_model(models, "cached", "add_one.onnx", "max_batch_size = 8\n[response_cache]\nenable = true\n")
     with AgentProcess(folder, models) as running:
         yield running
 
@@ -59,6 +60,15 @@ def test_the_table_has_a_line_for_each_load(agent, capsys):
     assert code == 0
     assert lines[0].split()[:2] == ["LOAD", "REQ/S"]
     assert [line.split("  ")[0] for line in lines[1:]] == ["2 clients", "50/s offered"]
+
+
+def test_answers_of_the_cache_are_counted_so_that_they_are_not_taken_for_the_model_s(agent, capsys):
+    (row,) = _rows(agent, capsys, "cached", "--concurrency", "1")
+    assert 0 < row["cached"] <= row["requests"]
+    (row,) = _rows(agent, capsys, "one", "--concurrency", "1")
+    assert row["cached"] == 0
+    code, out, _ = _bench(agent, capsys, "one", "--concurrency", "1")
+    assert (code, "CACHED" in out.splitlines()[0]) == (0, True)
 
 
 def test_another_address_can_be_given(agent, capsys):
