@@ -47,16 +47,17 @@ class InferHandler:
         intake: Optional[Intake] = None
         try:
             try:
-                served = self._lookup(request)
+                served, version = self._lookup(request), request.match_info.get("version")
                 header_length = codec.parse_header_length(request.headers.get(HEADER))
                 body = Body(request, self._services.http.max_body_bytes, self._memory, self._services.bodies)
-                intake = Intake(self._services.serving, served, body, self._services.bodies)
+                intake = Intake(self._services.serving, served, body, self._services.bodies, version)
                 await intake.receive(header_length)
+                served = self._as_it_is_now(served, version, intake)
             except EdgeAgentError as error:
                 self._note_refused(request, intake, source, received_at, started, error)
                 raise _named(error, intake) from error
             try:
-                answer = await self._run(served, intake, source)
+                answer = await self._run(served, version, intake, source)
                 intake.release()  # what is left to do must not hold slots
                 answer = await self._finished(answer)
             except EdgeAgentError as error:
@@ -72,7 +73,15 @@ class InferHandler:
     def _lookup(self, request: web.Request) -> ServedModel:
         return self._services.serving.lookup(request.match_info["model"], request.match_info.get("version"))
 
-    async def _run(self, served: ServedModel, intake: Intake, source: str) -> Answer:
+    def _as_it_is_now(self, served: ServedModel, version: Optional[str], intake: Intake) -> ServedModel:
+        """The version that answers once the body is here: while it came the model may have been swapped."""
+        now = self._services.serving.lookup(served.name, version)
+        if now is not served:
+            assert intake.parsed is not None
+            codec.match(intake.parsed, now.inputs, now.outputs, now.max_batch_size, now.name)
+        return now
+
+    async def _run(self, served: ServedModel, version: Optional[str], intake: Intake, source: str) -> Answer:
         """The answer as a copy: a slow client must not hold a slot."""
         parsed = intake.parsed
         assert parsed is not None
@@ -80,7 +89,7 @@ class InferHandler:
         asked = InferRequest(
             served.name,
             parsed.tensors(intake.lease),
-            served.version,
+            version,
             outputs=tuple(part.name for part in parsed.outputs),
             room=intake.room,
             id=parsed.id,

@@ -20,11 +20,15 @@ _STEP_BYTES = 1 << 20  #: copied without leaving time to others
 class Intake:
     """Receives one request; holds its leases until release()."""
 
-    def __init__(self, serving: ServingDoor, served: ServedModel, body: Body, bodies: BodyDoor) -> None:
+    def __init__(
+        self, serving: ServingDoor, served: ServedModel, body: Body, bodies: BodyDoor, version: Optional[str] = None
+    ) -> None:
+        """`version`: the one that the client named."""
         self._serving = serving
         self._served = served
         self._body = body
         self._bodies = bodies
+        self._version = version
         self.parsed: Optional[codec.InferBody] = None
         self.lease: Optional[Lease] = None
         self.room: Optional[Lease] = None
@@ -100,7 +104,7 @@ class Intake:
     async def _reserve(self) -> memoryview:
         assert self.parsed is not None
         served = self._served
-        self.lease, self.room = await self._serving.reserve(served.name, served.version, self.parsed.input_bytes)
+        self.lease, self.room = await self._serving.reserve(served.name, self._version, self.parsed.input_bytes)
         return self.lease.view()
 
     async def _fill(self, places: _Places) -> bool:

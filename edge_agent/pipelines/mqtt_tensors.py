@@ -111,7 +111,7 @@ class TensorWork:
         known.read(parsed.id)
         served = self._serving.lookup(request.model)
         parsed = codec.match(parsed, served.inputs, served.outputs, served.max_batch_size, request.model)
-        lease, room = await self._serving.reserve(request.model, served.version, parsed.input_bytes)
+        lease, room = await self._serving.reserve(request.model, None, parsed.input_bytes)
         placed = _Placed(served, parsed, lease, room)
         try:
             for source, place in parsed.moves(whole, lease.view()):
@@ -155,7 +155,6 @@ class TensorWork:
         asked = InferRequest(
             model=request.model,
             inputs=parsed.tensors(placed.lease),
-            version=served.version,
             outputs=tuple(part.name for part in parsed.outputs),
             room=placed.room,
             id=parsed.id or request.request_id,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.serving.ensemble_plan import step_models
 from edge_agent.serving.servable import Servable
+from edge_agent.serving.statistics import VersionStatistics
 
 
 class Model:
@@ -16,8 +17,13 @@ class Model:
     def __init__(self, name: str) -> None:
         self.name = name
         self.versions: Dict[str, Servable] = {}
+        self.counted: Dict[str, VersionStatistics] = {}  #: by version: they go on when it is loaded anew
         self.fault: Optional[PartStatus] = None  #: of the model as a whole: its config, its folder
         self.unloaded = False  #: taken down on purpose
+
+    def statistics_of(self, version: str) -> VersionStatistics:
+        """What all versions of this number have done together."""
+        return self.counted.setdefault(version, VersionStatistics())
 
     def newest_first(self) -> List[Servable]:
         """Its versions, highest number first."""
@@ -79,8 +85,10 @@ def _index_state(version: Servable) -> Dict[str, str]:
 class Catalogue:
     """All models that are known, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_forget: Callable[[str, str], None] = lambda name, version: None) -> None:
+        """`on_forget`: a version is not known any more."""
         self._models: Dict[str, Model] = {}
+        self._on_forget = on_forget
 
     def __iter__(self) -> Iterator[Model]:
         return iter([self._models[name] for name in sorted(self._models)])
@@ -95,7 +103,9 @@ class Catalogue:
 
     def forget(self, name: str) -> None:
         """The model is not in any repository any more."""
-        self._models.pop(name, None)
+        model = self._models.pop(name, None)
+        for version in model.counted if model is not None else ():
+            self._on_forget(name, version)
 
     def all_versions(self) -> List[Servable]:
         """Every version of every model."""
@@ -134,6 +144,21 @@ class Catalogue:
         raise errors.ModelNotReady(
             "Request for model '%s'%s is not at ready state: %s" % (name, of_version, self._why(model, version))
         )
+
+    def swapped(self, served: Servable, version: Optional[str]) -> bool:
+        """Whether another one answers now to who asked for this `version` and got `served`."""
+        try:
+            return self.lookup(served.name, version) is not served
+        except errors.EdgeAgentError:
+            return False
+
+    def statistics(self, name: Optional[str] = None, version: Optional[str] = None) -> List[Dict[str, Any]]:
+        """Entries of `model_stats` (kserve.md 1.9). ModelNotFound for a name or version that is not loaded."""
+        models = list(self) if name is None else [self.known(name)]
+        found = [v for model in models for v in reversed(model.newest_first()) if version in (None, v.version)]
+        if name is not None and version is not None and not found:
+            raise errors.ModelNotFound("requested model '%s' version %s is not available" % (name, version))
+        return [version.statistics.as_json(version.name, version.version) for version in found]
 
     @staticmethod
     def _why(model: Model, version: Optional[str]) -> str:

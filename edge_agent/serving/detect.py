@@ -108,8 +108,10 @@ class Detector:
             raise errors.InvalidRequest("model '%s' takes no pictures: its config has no [image] and [decode]" % name)
         lease, frame = await self._images.prepare(image, served.preprocess, self._prepare_time(deadline))
         try:
-            await self._serving.share(name, served.version, self._images.segment)
+            await self._serving.share(name, version, self._images.segment)
             request = picture_request(served, served.preprocess, lease, id=request_id, source=source, deadline=deadline)
+            if self._sees_alike(served, version):
+                request = replace(request, version=version)
             response = await self._serving.infer(request)
         finally:
             lease.release()
@@ -117,6 +119,11 @@ class Detector:
         if not keep:
             return answer
         return replace(answer, uid=await self._sink.add_result(self._result(answer, source, started_ns, request_id)))
+
+    def _sees_alike(self, served: Servable, version: Optional[str]) -> bool:
+        """Whether what answers now takes the picture as it was prepared: the model may have been swapped meanwhile."""
+        now = self._serving.lookup(served.name, version)
+        return now.preprocess == served.preprocess and now.decodes
 
     def _prepare_time(self, deadline: Optional[float]) -> float:
         left = _PREPARE_S if deadline is None else deadline - self._clock.monotonic()

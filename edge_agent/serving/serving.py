@@ -27,6 +27,7 @@ from edge_agent.serving.holds import Holds
 from edge_agent.serving.inner_calls import call_desk
 from edge_agent.serving.journal import Journal, failure_reason
 from edge_agent.serving.loading import Loader
+from edge_agent.serving.reach import within_reach
 from edge_agent.serving.repository import ModelEntry, VersionEntry
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.version import ServedVersion
@@ -187,11 +188,7 @@ class Serving:
 
     def statistics(self, name: Optional[str] = None, version: Optional[str] = None) -> List[Dict[str, Any]]:
         """Entries of `model_stats` (kserve.md 1.9). ModelNotFound for a name or version that is not loaded."""
-        models = list(self._catalogue) if name is None else [self._catalogue.known(name)]
-        found = [v for model in models for v in reversed(model.newest_first()) if version in (None, v.version)]
-        if name is not None and version is not None and not found:
-            raise errors.ModelNotFound("requested model '%s' version %s is not available" % (name, version))
-        return [version.statistics.as_json(version.name, version.version) for version in found]
+        return self._catalogue.statistics(name, version)
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -230,11 +227,14 @@ class Serving:
         try:
             if self._draining and not inner:
                 raise errors.Draining("Server exiting")
-            served = self.lookup(request.model, request.version)
-            if self._cache.serves(served, request):
-                response = await self._cache.infer(served, request)
-            else:
-                response = await served.infer(request)
+            while True:
+                served = self.lookup(request.model, request.version)
+                try:
+                    response = await self._run(served, request)
+                    break
+                except errors.ModelNotReady:
+                    if not self._catalogue.swapped(served, request.version):
+                        raise
         except asyncio.CancelledError:
             self._accounts.failed(request, served, received_at, started, "CANCELED", "request.cancelled", "the caller left")
             raise
@@ -245,6 +245,11 @@ class Serving:
             self._left()
         self._accounts.succeeded(request, served, received_at, response)
         return response
+
+    async def _run(self, served: Servable, request: InferRequest) -> InferResponse:
+        request = await within_reach(request, served, self._arena)
+        cached = self._cache.serves(served, request)
+        return await (self._cache.infer(served, request) if cached else served.infer(request))
 
     def _left(self) -> None:
         self._in_flight -= 1
