@@ -16,6 +16,7 @@ class PlainEngine:
 
     def __init__(self, model, spec):
         self._model = model
+        self.on_close = lambda: None  #: called when the model is gone
         self._folder = os.path.dirname(spec.path)
         self.inputs = spec.specs("input")
         self.outputs = spec.specs("output")
@@ -60,3 +61,5 @@ class PlainEngine:
                 unload()
             except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
                 raised(error, self._folder)
+        del unload
+        self.on_close()

@@ -6,6 +6,7 @@ import sys
 import types
 
 from edge_agent.engine_host import pb_utils
+from edge_agent.engine_host.beside import Beside
 from edge_agent.engine_host.failures import LoadError, raised, shortened
 from edge_agent.engine_host.model_spec import ModelSpec
 from edge_agent.engine_host.plain_engine import PlainEngine
@@ -23,14 +24,18 @@ def open_engine(message):
         text = "%s: it is decoupled (model_transaction_policy), which this agent does not serve; answer each request once"
         raise LoadError(text % path)
     name = "edge_agent_model_%d" % next(_numbers)
+    version = os.path.dirname(os.path.abspath(path))
+    beside = Beside(name, [version, os.path.abspath(message.get("directory") or version)])
+    beside.begin()
     try:
-        with _Imports(path, message.get("directory", "")):
-            return _open(path, _module(name, path), spec, message)
+        engine = _open(path, _module(name, path, beside.builtins), spec, message)
+        engine.on_close = beside.forget
+        return engine
     except LoadError:
-        sys.modules.pop(name, None)
+        beside.forget()
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code may raise anything
-        sys.modules.pop(name, None)
+        beside.forget()
         raise LoadError("%s: %s" % (path, raised(error, os.path.dirname(path)))) from error
 
 
@@ -42,13 +47,14 @@ def _open(path, module, spec, message):
     raise LoadError("%s: has neither a class Model nor a class TritonPythonModel" % path)
 
 
-def _module(name, path):
+def _module(name, path, names):
     """A fresh module each time: each instance has its own, and a reload must see the new text.
 
     It is known to the import system under a name of its own, since dataclasses and pickle look there.
     """
     module = types.ModuleType(name)
     module.__file__ = path
+    module.__dict__["__builtins__"] = names
     try:
         with open(path, "rb") as source:
             text = source.read()
@@ -61,31 +67,3 @@ def _module(name, path):
     sys.modules[name] = module
     exec(code, module.__dict__)
     return module
-
-
-class _Imports:
-    """While a model loads, modules beside it can be imported; afterwards another model's of the same name can be, too."""
-
-    def __init__(self, path, directory):
-        version = os.path.dirname(os.path.abspath(path))
-        self._folders = [folder for folder in (version, os.path.abspath(directory or version)) if os.path.isdir(folder)]
-
-    def __enter__(self):
-        self._writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # into the repository
-        self._forget()
-        sys.path[:0] = self._folders
-        return self
-
-    def __exit__(self, *_):
-        sys.dont_write_bytecode = self._writes_none
-        for folder in self._folders:
-            sys.path.remove(folder)
-            if folder not in sys.path:
-                sys.path.append(folder)  # for what is imported while it runs
-        self._forget()
-
-    def _forget(self):
-        for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None) or ""
-            if not name.startswith("edge_agent_model_") and os.path.dirname(file) in self._folders:
-                del sys.modules[name]

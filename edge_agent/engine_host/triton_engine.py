@@ -18,6 +18,7 @@ class TritonEngine:
 
     def __init__(self, model, spec):
         self._model = model
+        self.on_close = lambda: None  #: called when the model is gone
         self._folder = os.path.dirname(spec.path)
         self.inputs = spec.specs("input")
         self.outputs = spec.specs("output")
@@ -91,6 +92,8 @@ class TritonEngine:
                 finalize()
             except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
                 raised(error, self._folder)
+        del finalize
+        self.on_close()
 
 
 def _arguments(spec, message):

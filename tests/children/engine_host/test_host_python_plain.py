@@ -159,8 +159,72 @@ def test_modules_beside_the_model_are_its_own_and_the_repository_stays_clean(ord
     assert found == [1, 2]
     assert "beside" not in sys.modules
     assert list(tmp_path.glob("**/__pycache__")) == []
-    for folder in ("one", "two"):
-        sys.path.remove(str(tmp_path / folder))
+    assert not [entry for entry in sys.path if entry.startswith(str(tmp_path))]
+
+
+def placed(order_of, folder, text, **files):
+    """The model of `text` with files beside it, loaded."""
+    for name, content in dict(files, model=text).items():
+        path = folder / (name.replace("__of__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return load(order_of(text, path=str(folder / "model.py"), directory=str(folder)))[0]
+
+
+def y_of(model):
+    return model.engine.run(["y"], {"x": row(0, 0, 0, 0)})[0][0, 0]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from beside import ADDS",
+        "import beside; ADDS = beside.ADDS",
+        "import pack.inner; ADDS = pack.inner.ADDS",
+        "import pack.inner as own; ADDS = own.ADDS",
+        "from pack import inner; ADDS = inner.ADDS",
+        "from pack.inner import ADDS",
+        "import pickle, beside; ADDS = pickle.loads(pickle.dumps(beside.Kept())).value",
+    ],
+)
+def test_what_is_imported_while_a_model_runs_is_its_own_too(order_of, tmp_path, statement):
+    models = []
+    for adds in (1, 2):
+        files = {
+            "beside": "ADDS = %d\nclass Kept:\n    value = ADDS\n" % adds,
+            "pack__of____init__": "",
+            "pack__of__inner": "from .far import ADDS",
+            "pack__of__far": "def late():\n    import beside\n    return beside.ADDS\nADDS = late()",
+        }
+        text = infers(statement + "; return {'y': inputs['x'] + ADDS}")
+        models.append(placed(order_of, tmp_path / str(adds), text, **files))
+    assert [y_of(model) for model in models] == [1, 2]
+    models[0].engine.close()
+    assert y_of(models[1]) == 2
+
+
+def test_an_import_does_not_touch_the_models_own_names(order_of, tmp_path):
+    text = infers("from beside import ADDS; return {'y': inputs['x'] + ADDS + beside}", "beside = 10")
+    assert y_of(placed(order_of, tmp_path, text, beside="ADDS = 1")) == 11
+
+
+def test_a_folder_beside_a_model_hides_no_module(order_of, tmp_path):
+    (tmp_path / "wave").mkdir()  # a module of the standard library that nothing here imports
+    text = infers("import wave; return {'y': inputs['x'] + (wave.open is not None)}")
+    assert y_of(placed(order_of, tmp_path, text)) == 1
+
+
+def test_a_model_that_is_gone_leaves_no_module_and_its_successor_reads_the_modules_anew(order_of, tmp_path):
+    before = set(sys.modules)
+    text = infers("import beside; return {'y': inputs['x'] + beside.ADDS}")
+    for adds in (1, 2):  # of the same length, within the same second
+        model = placed(order_of, tmp_path, text, beside="ADDS = %d" % adds)
+        assert y_of(model) == adds
+        model.engine.close()
+        assert not [name for name in set(sys.modules) - before if name.startswith("edge_agent_model_")]
+    with pytest.raises(LoadError):
+        placed(order_of, tmp_path, "import beside\nraise ValueError(beside)", beside="ADDS = 3")
+    assert not [name for name in set(sys.modules) - before if name.startswith("edge_agent_model_")]
 
 
 def test_a_reload_sees_the_new_text(order_of):
