@@ -70,7 +70,7 @@ def _of_onnx(message, warnings):
     max_batch_size = _batch_size(path, message["max_batch_size"], inputs, outputs, warnings)
     model = _model(message, engine, inputs, outputs, max_batch_size)
     if message.get("warmup", True):
-        _warm_up(model, warnings)
+        _warm_up(model, message.get("warmup_sizes") or (), warnings)
     return model
 
 
@@ -159,8 +159,11 @@ def _make_decoder(message, inputs, outputs):
         raise LoadError("%s: [decode] %s" % (message["path"], error)) from error
 
 
-def _warm_up(model, warnings):
-    """Runs zeros once at each end of the batch sizes, so that no request pays for a first run, and looks at what comes."""
+def _warm_up(model, preferred, warnings):
+    """Runs zeros once at each end of the batch sizes and at those preferred, and looks at what comes.
+
+    So no request pays for the first run of a size that will come often.
+    """
     if any(dim < 0 for spec in model.inputs for dim in spec.shape[1 if model.batched else 0 :]):
         return  # sizes come with the first request
     try:
@@ -169,16 +172,21 @@ def _warm_up(model, warnings):
         raise
     except Exception as error:  # noqa: BLE001 - the engine's own classes
         raise LoadError("%s: a run with zeros failed: %s" % (model.path, shortened(error))) from error
-    if model.max_batch_size < 2 or _input_bytes(model, model.max_batch_size) > _MAX_WARM_UP_BYTES:
-        return
+    for rows in sorted({model.max_batch_size, *preferred}, reverse=True):
+        if 1 < rows <= model.max_batch_size and _input_bytes(model, rows) <= _MAX_WARM_UP_BYTES:
+            _try_batch(model, rows, warnings)
+
+
+def _try_batch(model, rows, warnings):
+    """A model that cannot run so many rows runs requests one by one."""
     try:
-        _try_rows(model, model.max_batch_size)
+        _try_rows(model, rows)
     except LoadError:
         raise
     except Exception as error:  # noqa: BLE001 - the engine's own classes
         warnings.append(
             "%s: runs 1 row but not %d, so requests run one by one; export it with a batch dimension that is dynamic "
-            "throughout, or set max_batch_size = 1 (%s)" % (model.path, model.max_batch_size, shortened(error))
+            "throughout, or set max_batch_size = 1 (%s)" % (model.path, rows, shortened(error))
         )
         model.max_batch_size = 1
 

@@ -25,6 +25,7 @@ class LoadOrder:
     decode: Optional[Mapping[str, Any]] = None
     instances: int = 1
     config_json: str = ""  #: Triton's ModelConfig as JSON, for Python models
+    warmup_sizes: Tuple[int, ...] = ()  #: batch sizes that are run once at loading, beside 1 and the largest
 
     @property
     def label(self) -> str:
@@ -46,6 +47,7 @@ class LoadOrder:
             "outputs": [_spec_fields(spec) for spec in self.outputs],
             "decode": None if self.decode is None else dict(self.decode),
             "warmup": True,
+            "warmup_sizes": list(self.warmup_sizes),
             "config_json": self.config_json,
         }
 

@@ -1,6 +1,7 @@
 import pytest
 
 from edge_agent.engine_host.model import LoadError, load, picture_size
+from edge_agent.engine_host.onnx_engine import OnnxEngine
 
 
 def test_a_loaded_model_tells_its_tensors_with_the_batch_dimension_open(order):
@@ -43,6 +44,24 @@ def test_a_graph_that_is_fixed_within_is_found_by_the_warm_up(order):
     _, reply = load(order("add_one_half_dynamic"))
     assert reply["max_batch_size"] == 1
     assert "runs 1 row but not 8" in reply["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        ({}, [1, 8]),
+        ({"warmup_sizes": [4, 6, 8, 1, 16]}, [1, 8, 6, 4]),
+        ({"warmup_sizes": [4], "max_batch_size": 0}, [1]),
+        ({"warmup_sizes": [4], "warmup": False}, []),
+    ],
+)
+def test_the_warm_up_runs_the_preferred_sizes_too(order, monkeypatch, fields, sizes):
+    ran = []
+    run = OnnxEngine.run
+    monkeypatch.setattr(OnnxEngine, "run", lambda self, names, feeds: (ran.append(len(feeds["x"])), run(self, names, feeds))[1])
+    name = "add_one_fixed" if fields.get("max_batch_size") == 0 else "add_one"
+    _, reply = load(order(name, **fields))
+    assert (ran, reply["warnings"]) == (sizes, [])
 
 
 def test_a_graph_of_three_rows_is_refused_as_a_batch_and_served_whole(order):

@@ -19,7 +19,9 @@ REPLY = {
 
 
 def test_an_order_says_everything_that_the_host_asks_for():
-    order = LoadOrder("m", "3", "onnxruntime_onnx", "/m/3/model.onnx", "/m", 2, None, (X,), (), {"kind": "yolo"}, 2)
+    order = LoadOrder(
+        "m", "3", "onnxruntime_onnx", "/m/3/model.onnx", "/m", 2, None, (X,), (), {"kind": "yolo"}, 2, warmup_sizes=(4, 6)
+    )
     assert order.label == "m/3"
     assert order.fields(7) == {
         "instance": 7,
@@ -34,6 +36,7 @@ def test_an_order_says_everything_that_the_host_asks_for():
         "outputs": [],
         "decode": {"kind": "yolo"},
         "warmup": True,
+        "warmup_sizes": [4, 6],
         "config_json": "",
     }
 
