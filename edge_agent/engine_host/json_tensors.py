@@ -1,4 +1,4 @@
-"""Tensor data as JSON: a flat or nested list to the tensor's bytes, and back.
+"""Tensor data as JSON: a flat or nested list to the tensor's bytes, and back; and the best of a tensor as texts.
 
 Python 3.6 and numpy only: the agent converts small bodies with it, the body child large ones, so that no error text and
 no rounding exists twice. What is wrong with foreign JSON is a BadJson whose text names the input.
@@ -266,3 +266,31 @@ def itemsize_of(datatype: str) -> int:
     if datatype == "BYTES":
         return 0
     return 2 if datatype == "BF16" else np.dtype(DTYPES[datatype]).itemsize
+
+
+# -- classification -----------------------------------------------------------------------------------------------------
+
+
+def ranked(table: Any, best: int, labels: Sequence[str]) -> List[bytes]:
+    """The strings of the `best` of each row of a 2-dimensional array, row after row; the lower index where values are equal."""
+    texts = []  # type: List[bytes]
+    for row in table:
+        order = _best_of(row, best)
+        for value, index in zip(row[order].tolist(), order.tolist()):
+            label = ":" + labels[index] if index < len(labels) else ""
+            texts.append(("%f:%d%s" % (value, index, label)).encode())
+    return texts
+
+
+def _best_of(row: Any, best: int) -> Any:
+    if best >= row.size:
+        return _descending(row)
+    least = row.size - best
+    # not less, instead of at least: NaN counts as the highest, as sorting has it
+    chosen = np.flatnonzero(~(row < np.partition(row, least)[least]))
+    return chosen[_descending(row[chosen])][:best]
+
+
+def _descending(row: Any) -> Any:
+    # a stable sort of the negated order would overflow unsigned types: sort the reversed row instead
+    return (row.size - 1 - np.argsort(row[::-1], kind="stable"))[::-1]

@@ -4,6 +4,8 @@ Only tensor data is looked at closely here. Whatever else may be wrong with a re
 codec finds it; data that it will refuse for another reason is left out, so that the head stays small.
 """
 
+import numpy as np
+
 from edge_agent.engine_host import json_tensors
 from edge_agent.engine_host.json_tensors import BadJson
 
@@ -88,7 +90,10 @@ def _binary_size(item):
 
 
 def to_json(body, header_length, binary):
-    """(head, blobs) of an answer in binary form whose outputs are wanted as JSON, but for those at the positions `binary`."""
+    """(head, blobs) of an answer in binary form whose outputs are wanted as JSON, but for those at the positions `binary`.
+
+    An output with the parameter `classification` (the agent's own, it goes no further) is ranked first.
+    """
     head = json_tensors.load_object(body[:header_length])
     blobs = []
     at = header_length
@@ -96,6 +101,9 @@ def to_json(body, header_length, binary):
         size = entry["parameters"]["binary_data_size"]
         blob = body[at : at + size]
         at += size
+        if "classification" in entry["parameters"]:
+            blob = _ranked(blob, entry["parameters"].pop("classification"))
+            entry["parameters"]["binary_data_size"] = len(blob)
         if number in binary:
             blobs.append(blob)
             continue
@@ -105,3 +113,9 @@ def to_json(body, header_length, binary):
         except BadJson as error:
             raise BadBody(str(error), head.get("id")) from None
     return json_tensors.compact(head), blobs
+
+
+def _ranked(blob, asked):
+    values = np.frombuffer(blob, dtype=json_tensors.DTYPES[asked["datatype"]])
+    table = values.reshape(asked["rows"], -1)
+    return json_tensors.pack_strings(json_tensors.ranked(table, asked["best"], asked["labels"]))

@@ -183,3 +183,17 @@ async def test_copy_puts_every_byte_in_its_place_and_lets_others_run() -> None:
     other.cancel()
     assert bytes(target) == bytes(5) + source + bytes(5)
     assert turns >= 4
+
+
+async def test_a_large_output_is_ranked_in_the_child(bodies: BodyChild) -> None:
+    asked = {"rows": 1, "best": 2, "datatype": "INT32", "labels": ["cat"]}
+    parameters = {"binary_data_size": 400_000, "classification": asked}
+    entry = {"name": "Y", "datatype": "BYTES", "shape": [1, 2], "parameters": parameters}
+    head = json.dumps({"outputs": [entry]}).encode()
+    data = bytearray(400_000)
+    data[40:44] = struct.pack("<i", 7)
+    body, head_bytes = await bodies.binary_to_json([head, data], len(head), [])
+    assert head_bytes == len(body)
+    assert json.loads(bytes(body)) == {
+        "outputs": [{"name": "Y", "datatype": "BYTES", "shape": [1, 2], "data": ["7.000000:10", "0.000000:0:cat"]}]
+    }

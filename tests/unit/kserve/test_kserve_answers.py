@@ -12,6 +12,7 @@ from edge_agent.domain.requests import InferResponse, Timing
 from edge_agent.domain.tensors import DataType, Tensor
 from edge_agent.errors import InvalidRequest
 from edge_agent.kserve import answers, bytes_tensors, codec, json_tensors
+from edge_agent.vision_host import json_bodies
 
 
 class _Lease:
@@ -133,3 +134,43 @@ def test_classification_of_a_model_without_batch_is_one_row_and_never_longer_tha
     output = _classified(9, scores, batched=False)
     assert output["shape"] == [3]
     assert output["data"] == ["255.000000:1", "1.000000:0", "0.000000:2"]
+
+
+@pytest.mark.parametrize("datatype", [DataType.FP32, DataType.INT8, DataType.UINT64])
+@pytest.mark.parametrize("best", [1, 2, 7, 50])
+def test_the_best_are_those_of_a_whole_sort_with_the_lower_index_first_where_values_are_equal(
+    datatype: DataType, best: int
+) -> None:
+    values = np.random.RandomState(3).randint(0, 9, size=(4, 50)).astype(json_tensors.json_tensors.DTYPES[datatype.value])
+    output = _classified(best, _tensor("Y", datatype, (4, 50), values.tobytes()))
+    expected = [
+        "%f:%d" % (row[index], index) for row in values for index in sorted(range(50), key=lambda i: (-float(row[i]), i))[:best]
+    ]
+    assert output["data"] == expected
+
+
+def test_what_is_no_number_counts_as_the_highest() -> None:
+    scores = _tensor("Y", DataType.FP32, (1, 4), np.array([1, np.nan, 3, 2], "<f4").tobytes())
+    assert _classified(2, scores)["data"] == ["nan:1", "3.000000:2"]
+
+
+def test_the_best_of_nothing_is_nothing() -> None:
+    output = _classified(2, _tensor("Y", DataType.FP32, (2, 0), b""))
+    assert (output["shape"], output["data"]) == ([2, 0], [])
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize(("shape", "best"), [((1, 30_000), 3), ((2, 5_000), 5_000)])
+def test_a_classification_that_takes_long_is_the_body_child_s_and_gives_the_same(
+    binary: bool, shape: Tuple[int, int], best: int
+) -> None:
+    values = np.random.RandomState(3).standard_normal(shape).astype("<f4")
+    answer = _answer(_tensor("Y", DataType.FP32, shape, values.tobytes()))
+    asked = _asked([{"name": "Y", "parameters": {"classification": best, "binary_data": binary}}])
+    assert answers.text_bytes(answer, asked) > 65_536
+    whole = answers.encode_infer(answer, asked, lambda _: ("cat", "dog"))
+    head, parts = answers.encode_infer(answer, asked, lambda _: ("cat", "dog"), all_binary=True)
+    assert [bytes(part) for part in parts] == [values.tobytes()]
+    done, blobs = json_bodies.to_json(head + values.tobytes(), len(head), answers.binary_positions(answer, asked))
+    assert json.loads(done) == json.loads(whole[0])
+    assert [bytes(blob) for blob in blobs] == [bytes(part) for part in whole[1]]
