@@ -2,8 +2,8 @@
 
     python benchmarks/aims.py MODELS [--seconds 5]
 
-MODELS has mobile.onnx, as the peers' make_models.py writes it. The agent is pinned to --agent-cpu, the load to --load-cpu,
-and what they are compared with runs on --agent-cpu too. Needs the agent's dependencies and onnxruntime.
+MODELS has mobile.onnx, as the peers' make_models.py writes it. The agent is pinned to --agent-cpus, the load to --load-cpu,
+and what they are compared with runs on --agent-cpus too. Needs the agent's dependencies and onnxruntime.
 """
 # ruff: noqa: T201
 
@@ -63,19 +63,19 @@ print(best)
 """
 
 
-def _pinned(cpu: int, command: List[str]) -> List[str]:
-    return ["taskset", "-c", str(cpu), *command]
+def _pinned(cpus: str, command: List[str]) -> List[str]:
+    return ["taskset", "-c", cpus, *command]
 
 
-def floor(model: Path, cpu: int, seconds: float) -> float:
+def floor(model: Path, cpus: str, seconds: float) -> float:
     """Items a second of ONNX Runtime alone."""
     command = [sys.executable, "-c", _FLOOR, str(model), str(_MOBILE_BATCH), str(seconds)]
-    out = subprocess.run(_pinned(cpu, command), stdout=subprocess.PIPE, check=True).stdout
+    out = subprocess.run(_pinned(cpus, command), stdout=subprocess.PIPE, check=True).stdout
     return float(out)
 
 
 @contextmanager
-def agent(name: str, model: Path, batch: int, cpu: int, more: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def agent(name: str, model: Path, batch: int, cpus: str, more: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """The agent with one model, until it is ready; `port` is set on the process."""
     with tempfile.TemporaryDirectory(prefix="edge-agent-aims-") as folder:
         with socket.socket() as probe:
@@ -83,7 +83,7 @@ def agent(name: str, model: Path, batch: int, cpu: int, more: str = "") -> Itera
             port = probe.getsockname()[1]
         config = agent_folder.make(Path(folder), name, model, port, batch, more=more)
         with (Path(folder) / "log").open("wb") as log:
-            command = _pinned(cpu, agent_folder.command(config))
+            command = _pinned(cpus, agent_folder.command(config))
             process = subprocess.Popen(command, env=agent_folder.environment(), stdout=log, stderr=log)
         process.port = port  # type: ignore[attr-defined]
         try:
@@ -147,8 +147,8 @@ def mobile(model: Path, args: argparse.Namespace) -> None:
     """Throughput against ONNX Runtime alone, and memory; rounds alternate, since a shared machine drifts."""
     ratios, peaks = [], []
     for _ in range(args.rounds):
-        alone = floor(model, args.agent_cpu, args.seconds / 2)
-        with agent("mobile", model, _MOBILE_BATCH, args.agent_cpu) as process:
+        alone = floor(model, args.agent_cpus, args.seconds / 2)
+        with agent("mobile", model, _MOBILE_BATCH, args.agent_cpus) as process:
             item = bench_model.Input("input", DataType.FP32, (1, 3, 224, 224))
             seen = asyncio.run(_loaded(process, "mobile", item, 32, args.seconds))
         ratios.append(seen["per_s"] / alone)
@@ -162,7 +162,7 @@ def accelerator(args: argparse.Namespace) -> None:
     """Rows a second against what the sleep that the model measured allows."""
     ratios = []
     for _ in range(args.rounds):
-        with agent("sleeper", _SLEEPER, _SLEEPER_BATCH, args.agent_cpu, _SLEEPER_CONFIG) as process:
+        with agent("sleeper", _SLEEPER, _SLEEPER_BATCH, args.agent_cpus, _SLEEPER_CONFIG) as process:
             item = bench_model.Input("x", DataType.FP32, (1, 4))
             seen = asyncio.run(_loaded(process, "sleeper", item, 48, args.seconds))
         (slept,) = struct.unpack("<f", seen["last"][-4:])
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("models", type=Path)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--agent-cpu", type=int, default=0)
+    parser.add_argument("--agent-cpus", default="0", help="as taskset takes them")
     parser.add_argument("--load-cpu", type=int, default=1)
     parser.add_argument("--only", choices=("mobile", "accelerator"))
     args = parser.parse_args()
