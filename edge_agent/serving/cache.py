@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterable, Optional, Sequence, Tuple
+from typing import AsyncIterator, Dict, Iterable, Optional, Sequence, Tuple
 
 from edge_agent import errors
 from edge_agent.config.response_cache import ResponseCacheSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest, InferResponse, Timing
+from edge_agent.domain.status import State
 from edge_agent.domain.tensors import Lease
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.cache_answer import Answer
@@ -63,16 +65,33 @@ class ResponseCache:
             if version not in versions:
                 self._forget(model, version)
 
-    async def loaded(self, served: Servable, path: Path) -> None:
-        """A version was loaded from `path`; answers of other files under its name are deleted."""
-        try:
-            files = await asyncio.get_running_loop().run_in_executor(None, digest_beside, path)
-        except OSError:
-            return  # files that go while they are read: nothing is kept of such a version
-        self._tags.loaded(served, files)
+    @contextlib.asynccontextmanager
+    async def loading(self, served: Servable, path: Path) -> AsyncIterator[None]:
+        """While a version is loaded from `path`; answers of other files under its name are deleted then.
+
+        Nothing is kept of a version whose files change meanwhile: nobody knows which of them it was made of.
+        """
+        before = await self._files(path)
+        yield
+        if served.part.state is not State.OK or before is None or await self._files(path) != before:
+            return
+        self._tags.loaded(served, before[0])
         tag = self._tags.of(served)
         if tag is not None:
             self._retag(served, tag)
+
+    @staticmethod
+    async def _files(path: Path) -> Optional[Tuple[str, int, int]]:
+        """The files beside by what is in them, the model's by size and time; None where they go while they are read."""
+
+        def look() -> Tuple[str, int, int]:
+            stat = path.stat()
+            return digest_beside(path), stat.st_size, stat.st_mtime_ns
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, look)
+        except OSError:
+            return None
 
     def retired(self, live: Iterable[Servable]) -> None:
         """Versions were taken down, these are left: answers of the others are deleted."""

@@ -7,7 +7,7 @@ import hashlib
 import json
 import struct
 from pathlib import Path
-from typing import Any, Callable, Iterable, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional
 from weakref import WeakKeyDictionary
 
 from edge_agent import __version__
@@ -41,8 +41,17 @@ class Tags:
         """A version was loaded from files of this digest (`digest_beside`)."""
         self._own[served] = _digest(_settings(served), served.sha256, files)
 
-    def of(self, served: Servable, depth: int = 0) -> Optional[str]:
+    def of(self, served: Servable) -> Optional[str]:
         """The version's tag; None while it is not known. An ensemble's changes with any model that it calls."""
+        return self._of(served, 0, {})
+
+    def _of(self, served: Servable, depth: int, found: Dict[Servable, Optional[str]]) -> Optional[str]:
+        """`found`: of this look, so that each ensemble is looked at once."""
+        if served not in found:
+            found[served] = self._made_of(served, depth, found)
+        return found[served]
+
+    def _made_of(self, served: Servable, depth: int, found: Dict[Servable, Optional[str]]) -> Optional[str]:
         scheduling = served.config.ensemble_scheduling
         if scheduling is None or depth > _MAX_DEPTH:
             return self._own.get(served)
@@ -50,7 +59,7 @@ class Tags:
         if own is None:
             own = self._own[served] = _digest(_settings(served))
         steps = [(step.model_name, str(step.model_version) if step.model_version > 0 else None) for step in scheduling.step]
-        tags = [self.of(self._lookup(name, version), depth + 1) for name, version in steps]
+        tags = [self._of(self._lookup(name, version), depth + 1, found) for name, version in steps]
         return None if None in tags else _digest(own, *[tag or "" for tag in tags])
 
 

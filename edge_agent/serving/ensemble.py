@@ -23,6 +23,28 @@ from edge_agent.serving.servable import Servable
 from edge_agent.serving.statistics import VersionStatistics
 
 Steps = Tuple[Tuple[PlanStep, Servable], ...]
+ChainFault = Tuple[str, str]  #: code and text
+
+
+class Look:
+    """What one look at an ensemble found of those below it: each is looked at once, by however many ways it is reached."""
+
+    def __init__(self) -> None:
+        self._found: Dict[EnsembleVersion, ChainFault] = {}
+        self._depth = 0
+
+    def trouble(self, one: EnsembleVersion, find: Callable[[], ChainFault]) -> ChainFault:
+        """What `find` says, or has said in this look. A look does not leave the loop, so nothing changes meanwhile."""
+        if one in self._found:
+            return self._found[one]
+        self._depth += 1
+        try:
+            found = self._found[one] = find()
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._found.clear()
+        return found
 
 
 class EnsembleVersion:
@@ -42,8 +64,10 @@ class EnsembleVersion:
         config: ModelConfig,
         clock: Clock,
         door: StepDoor,
-        cycle: Callable[[str], Tuple[str, ...]],
-        on_run: Callable[[str, str, int], None] = lambda name, version, rows: None,
+        chain_fault: Callable[[str], ChainFault],
+        look: Look,
+        on_run: Callable[[str, str, int], None],
+        statistics: VersionStatistics,
     ) -> None:
         assert config.ensemble_scheduling is not None
         self.name = name
@@ -54,12 +78,13 @@ class EnsembleVersion:
         batched = self.max_batch_size > 0
         self.inputs: Tuple[TensorSpec, ...] = tuple(tensor.spec(batched) for tensor in config.input)
         self.outputs: Tuple[TensorSpec, ...] = tuple(tensor.spec(batched) for tensor in config.output)
-        self.statistics = VersionStatistics()
+        self.statistics = statistics
         inputs, outputs = [spec.name for spec in self.inputs], [spec.name for spec in self.outputs]
         self._plan = EnsemblePlan(config.ensemble_scheduling, inputs, outputs)
         self._clock = clock
         self._door = door
-        self._cycle = cycle
+        self._chain_fault = chain_fault
+        self._look = look
         self._on_run = on_run
         self._part = PartStatus(State.OK, clock.now())
         self._fitted: Tuple[Tuple[Servable, ...], str] = ((), "")
@@ -77,7 +102,7 @@ class EnsembleVersion:
     @property
     def part(self) -> PartStatus:
         """Ok when each of its models is ready and they fit together."""
-        code, text = self._trouble()
+        code, text = self._look.trouble(self, self._trouble)
         if (code, text) != (self._part.code, self._part.args.get("text", "")):
             state = State.FAILED if code else State.OK
             self._part = PartStatus(state, self._clock.now(), code, {"model": self.label, "text": text})
@@ -88,11 +113,11 @@ class EnsembleVersion:
         """Whether requests are taken now."""
         return self.part.state is State.OK
 
-    def _trouble(self) -> Tuple[str, str]:
+    def _trouble(self) -> ChainFault:
         """Code and text of what keeps it from serving; both empty when nothing does."""
-        cycle = self._cycle(self.name)
-        if cycle:
-            return "model.cycle", " -> ".join(cycle)
+        fault = self._chain_fault(self.name)
+        if fault[0]:
+            return fault
         try:
             steps = self._steps()
         except errors.EdgeAgentError as error:

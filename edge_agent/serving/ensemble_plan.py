@@ -81,6 +81,16 @@ def cycle_through(name: str, calls: Callable[[str], Iterable[str]]) -> Tuple[str
     return ()
 
 
+def nested_over(name: str, calls: Callable[[str], Iterable[str]], limit: int) -> bool:
+    """Whether calls go deeper than `limit` from this model: 1 is an ensemble of plain models. A circle has no end."""
+    level = {name}
+    for _ in range(limit + 1):
+        level = {called for one in level for called in calls(one)}
+        if not level:
+            return False
+    return True
+
+
 Entry = TypeVar("Entry")
 
 

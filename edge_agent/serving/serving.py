@@ -55,7 +55,7 @@ class Serving:
         self._clock = clock
         self._metrics = metrics
         self._journal = journal
-        self._catalogue = Catalogue()
+        self._catalogue = Catalogue(metrics.model_forgotten)
         self._accounts = Accounts(metrics, journal, clock)
         self._cache = ResponseCache(cache or ResponseCacheSection(), shelf, arena, clock, metrics, self._catalogue.lookup)
         inner = functools.partial(self.infer, inner=True)
@@ -93,12 +93,13 @@ class Serving:
         self._cache.offered(entry.name, [str(one.number) for one in entry.versions])
         if version.platform == "ensemble":
             return self._ensembles.make(entry, version)
-        return ServedVersion(entry.name, version, entry.config, self._clock)
+        statistics = self._catalogue.model(entry.name).statistics_of(str(version.number))
+        return ServedVersion(entry.name, version, entry.config, self._clock, statistics)
 
     async def _load(self, version: Servable) -> None:
-        await self._loader.load(version)
-        if isinstance(version, ServedVersion) and version.part.state is State.OK:
-            await self._cache.loaded(version, version.entry.path)
+        if isinstance(version, ServedVersion):  # an ensemble has nothing of its own
+            async with self._cache.loading(version, version.entry.path):
+                await self._loader.load(version)
 
     async def _tidy(self) -> None:
         """After a version was taken down."""

@@ -44,7 +44,7 @@ class BatchStatistics:
 
 
 class VersionStatistics:
-    """What a version did since it was loaded."""
+    """What a version did since it was first loaded."""
 
     def __init__(self) -> None:
         self.last_inference_ms = 0

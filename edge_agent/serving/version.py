@@ -27,7 +27,15 @@ _ENGINES = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt", "pyt
 class ServedVersion:
     """A version that was asked for: loading, ready, or failed with a reason."""
 
-    def __init__(self, name: str, entry: VersionEntry, config: ModelConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        entry: VersionEntry,
+        config: ModelConfig,
+        clock: Clock,
+        statistics: Optional[VersionStatistics] = None,
+    ) -> None:
+        """`statistics`: of the version that it replaces, where there was one."""
         self.name = name
         self.version = str(entry.number)
         self.entry = entry
@@ -41,7 +49,7 @@ class ServedVersion:
         self.host: Optional[EngineHost] = None
         self.hosted: Optional[HostedModel] = None
         self.batcher: Optional[DynamicBatcher] = None
-        self.statistics = VersionStatistics()
+        self.statistics = statistics or VersionStatistics()
         self.sha256 = ""
         self._clock = clock
         self._room_hint = 0

@@ -334,3 +334,28 @@ async def test_an_ensemble_answers_anew_when_a_model_that_it_calls_is_exchanged(
         (tmp_path / "second" / "1" / "model.onnx").write_bytes(changed)
         await rig.serving.load_model("second")
         assert (await rig.ask("both", row(1, 2, 3, 4), names=("in",))).tolist() == [[4, 5, 6, 7]]
+
+
+async def test_nothing_is_kept_of_a_version_whose_files_changed_while_it_was_loaded(tmp_path: Path) -> None:
+    folder = add_model(tmp_path, "add", "add_one.onnx", ADD)
+    rig = Rig(tmp_path, control_mode="explicit")
+    await rig.serving.start()
+    load = rig.serving._loader.load
+
+    async def load_and_change(version: Any) -> None:
+        await load(version)
+        (folder / "labels.txt").write_text("another")
+
+    try:
+        rig.serving._loader.load = load_and_change  # type: ignore[method-assign]
+        await rig.serving.load_model("add")
+        for _ in range(2):
+            await rig.ask("add", row(1, 2, 3, 4))
+        assert counted(rig, "add")["hits"] == 0
+        rig.serving._loader.load = load  # type: ignore[method-assign]
+        await rig.serving.load_model("add")
+        for _ in range(2):
+            await rig.ask("add", row(1, 2, 3, 4))
+        assert counted(rig, "add")["hits"] == 1
+    finally:
+        await rig.serving.stop()
