@@ -344,7 +344,8 @@ async def test_nothing_is_kept_of_a_version_whose_files_changed_while_it_was_loa
 
     async def load_and_change(version: Any) -> None:
         await load(version)
-        (folder / "labels.txt").write_text("another")
+        with (folder / "labels.txt").open("a") as file:
+            file.write("one more\n")
 
     try:
         rig.serving._loader.load = load_and_change  # type: ignore[method-assign]
