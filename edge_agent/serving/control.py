@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Awaitable, Callable, Coroutine, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edge_agent import errors
 from edge_agent.config.model_config import model_config_from_json
@@ -15,9 +16,11 @@ from edge_agent.serving.catalogue import Catalogue, Model
 from edge_agent.serving.ensemble_plan import dependencies_first, step_models
 from edge_agent.serving.holds import Holds
 from edge_agent.serving.journal import Journal
-from edge_agent.serving.repository import Fingerprint, ModelEntry, VersionEntry, find, fingerprint, read_model, scan
+from edge_agent.serving.repository import Fingerprint, Marks, ModelEntry, VersionEntry, find, marked, read_model, replaced
 from edge_agent.serving.servable import Servable
+from edge_agent.serving.threads import in_thread
 from edge_agent.serving.uploads import Uploads
+from edge_agent.serving.watch import RepositoryWatch
 from edge_agent.telemetry.tasks import Tasks
 
 _log = logging.getLogger(__name__)
@@ -52,40 +55,60 @@ class Control:
         self._clock = clock
         self._locks: Dict[str, asyncio.Lock] = {}
         self._loaded: Dict[str, Tuple[str, Fingerprint]] = {}  #: by label: the config and the files it was made of
-        self._seen: Dict[str, Tuple[Fingerprint, ...]] = {}  #: by name: at the last look
+        self._lies: Dict[str, Path] = {}  #: by label: the model's folder that what serves was loaded from
+        self._doing: Dict[str, asyncio.Task[Any]] = {}  #: by name: what the start or the last look began
         self._uploads = Uploads()
         self._tasks = Tasks()
-        self.repository_fault: Optional[PartStatus] = None
+        self._watch = RepositoryWatch(section.repository, clock)
+        self._polling = Tasks(self._poll_died)
+        self._stopping = False
+
+    @property
+    def repository_fault(self) -> Optional[PartStatus]:
+        """Why the repositories are not looked at as they should be."""
+        return self._watch.fault
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> List[asyncio.Task[Any]]:
         """Looks at the repositories and begins to load; the tasks end when the models are up or have failed."""
-        await asyncio.get_running_loop().run_in_executor(None, self._holds.load)
-        entries = await self._scan()
+        await in_thread(self._holds.load)
+        entries = await self._watch.scan()
         for entry in entries:
             self._catalogue.model(entry.name).unloaded = entry.name in self._holds
-        wanted = [entry for entry in entries if self._wanted(entry.name)]
         for name in self._section.load if self._section.control_mode == "explicit" else ():
             if name != "*" and name not in {entry.name for entry in entries}:
                 self._fault(self._catalogue.model(name), "model.not_found", "no repository has a model of this name")
-        tasks: Dict[str, asyncio.Task[Any]] = {}
-        for entry in _dependencies_first(wanted):
-            before = [tasks[name] for name in step_models(entry.config) if name in tasks]
-            tasks[entry.name] = self._tasks.spawn(self._first(entry, before), "load:" + entry.name)
+        tasks = self._begin({entry.name: (entry, None) for entry in entries if self._wanted(entry.name)})
         if self._section.control_mode == "poll":
-            self._tasks.spawn(self._poll(), "repository")
-        return list(tasks.values())
+            self._polling.spawn(self._poll(), "repository")
+        return tasks
 
-    async def _first(self, entry: ModelEntry, before: Sequence[asyncio.Task[Any]] = ()) -> None:
+    def _begin(self, entries: Mapping[str, Tuple[ModelEntry, Optional[Marks]]]) -> List[asyncio.Task[Any]]:
+        """A task for each: a slow model keeps nobody waiting but the ensembles that call it."""
+        tasks = []
+        for entry in dependencies_first({name: one for name, (one, _) in entries.items()}, lambda e: step_models(e.config)):
+            before = [self._doing[name] for name in step_models(entry.config) if name in self._doing]
+            tasks.append(self._spawn(entry.name, self._follow(*entries[entry.name], before), "load:"))
+        return tasks
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[Any]:
+        task = self._doing[name] = self._tasks.spawn(work, what + name)
+        task.add_done_callback(lambda done: self._doing.pop(name))
+        return task
+
+    async def _follow(self, entry: ModelEntry, marks: Optional[Marks], before: Sequence[asyncio.Task[Any]]) -> None:
         """The models that an ensemble calls come before it, so that it is not told of as failed while they load."""
         if before:
             await asyncio.wait(before)
         async with self._lock(entry.name):
-            await self._apply(entry)
+            if self._wanted(entry.name):  # an operator may have taken it down while this waited
+                await self._apply(entry, marks)
 
     async def stop(self) -> None:
         """Ends loading and polling."""
+        self._stopping = True
+        await self._polling.stop()
         await self._tasks.stop()
         self._uploads.clear()
 
@@ -97,9 +120,8 @@ class Control:
 
     def check_explicit(self) -> None:
         """ControlRefused unless models come and go by request."""
-        mode = self._section.control_mode
-        if mode != "explicit":
-            why = "if polling is enabled" if mode == "poll" else "in control mode none"
+        if self._section.control_mode != "explicit":
+            why = "if polling is enabled" if self._section.control_mode == "poll" else "in control mode none"
             raise errors.ControlRefused("explicit model load / unload is not allowed " + why)
 
     # -- by request -------------------------------------------------------------------------------------------------
@@ -109,11 +131,16 @@ class Control:
 
         ModelNotFound, ConfigError, EngineLoadError; what served before goes on serving then.
         """
+        if not files:
+            await in_thread(self._requested, name, None, {})  # a name that nobody knows leaves no lock behind
         async with self._lock(name):
-            entry = await asyncio.get_running_loop().run_in_executor(None, self._requested, name, config, dict(files or {}))
-            if entry is None:
-                raise errors.ModelNotFound("failed to load '%s', no repository has a model of this name" % name)
-            reason = await self._apply(entry, anew=True)
+            if name in self._holds:
+                why = "failed to load '%s', it is held down by an operator: edge-agent models load %s"
+                raise errors.ControlRefused(why % (name, name))
+            try:
+                reason = await self._apply(await in_thread(self._requested, name, config, dict(files or {})), anew=True)
+            finally:
+                await self._sweep(name)
         if reason:
             raise errors.EngineLoadError("failed to load '%s', %s" % (name, reason))
 
@@ -122,13 +149,15 @@ class Control:
 
         With `dependents` also the models that an ensemble calls, but for those that others which are loaded call too.
         """
+        if name not in self._locks and self._catalogue.get(name) is None:
+            return
         called = self._catalogue.calls(name) if dependents else ()
         async with self._lock(name):
             model = self._catalogue.get(name)
             if model is not None:
-                model.unloaded = True
-                model.fault = None
+                model.unloaded, model.fault = True, None
                 await self._retire(model, list(model.versions))
+                await self._sweep(name)
                 self._journal.event("model.unloaded", name, code="model.unloaded", args={"model": name})
         for one in called:
             if not any(one in self._catalogue.calls(other.name) for other in self._catalogue):
@@ -137,85 +166,60 @@ class Control:
     async def hold(self, name: str) -> None:
         """Takes a model down until `release`, over restarts and in every control mode. ModelNotFound."""
         self._catalogue.known(name)
-        await asyncio.get_running_loop().run_in_executor(None, self._holds.hold, name)
+        await in_thread(self._holds.hold, name)
         await self.unload(name)
 
     async def release(self, name: str) -> None:
         """The opposite of `hold`: loads it."""
-        await asyncio.get_running_loop().run_in_executor(None, self._holds.release, name)
+        await in_thread(self._holds.release, name)
         await self.load(name)
 
-    def _requested(self, name: str, config: Optional[str], files: Dict[str, bytes]) -> Optional[ModelEntry]:
+    def _requested(self, name: str, config: Optional[str], files: Dict[str, bytes]) -> ModelEntry:
         if files:
             return self._uploads.put(name, config, files)
         entry = find(self._section.repository, name)
-        if entry is None or config is None:
-            return entry
-        return read_model(entry.directory.parent, entry.directory, model_config_from_json(config, entry.directory))
+        if entry is None:
+            raise errors.ModelNotFound("failed to load '%s', no repository has a model of this name" % name)
+        instead = None if config is None else model_config_from_json(config, entry.directory)
+        return read_model(entry.directory.parent, entry.directory, instead)
 
     # -- the repository changes -------------------------------------------------------------------------------------
 
-    async def _scan(self) -> List[ModelEntry]:
-        """What is there; a repository that cannot be read is a fault that is shown, not an end."""
-        entries: Dict[str, ModelEntry] = {}
-        fault = None
-        for repository in self._section.repository:
-            try:
-                found = await asyncio.get_running_loop().run_in_executor(None, scan, [repository])
-            except errors.ConfigError as error:
-                fault = PartStatus(State.FAILED, self._clock.now(), "model.repository", {"text": error.faults[0][1]})
-                if self.repository_fault is None:
-                    _log.error("the model repository cannot be read: %s", error, extra={"code": "model.repository"})
-                continue
-            for entry in found:
-                entries.setdefault(entry.name, entry)
-        if fault is None or self.repository_fault is None:
-            self.repository_fault = fault
-        return [entries[name] for name in sorted(entries)]
-
     async def _poll(self) -> None:
-        """Looks every so often; a change counts when two looks in a row have seen the same: half-copied files do not."""
         while True:
             await asyncio.sleep(self._section.poll_interval_s)
-            entries = await self._scan()
-            if self.repository_fault is not None:
-                continue  # an unmounted disk takes nothing down
-            for entry in _dependencies_first(entries):
-                await self._poll_model(entry)
-            for model in list(self._catalogue):
-                if model.name not in {entry.name for entry in entries} and model.name not in self._uploads:
-                    await self._gone(model)
+            look = await self._watch.look(model.name for model in self._catalogue if model.name not in self._uploads)
+            idle = {entry.name: (entry, marks) for entry, marks in look.steady if entry.name not in self._doing}
+            self._begin({name: pair for name, pair in idle.items() if self._wanted(name)})
+            for model in [self._catalogue.known(name) for name in look.gone if name not in self._doing]:
+                self._spawn(model.name, self._gone(model), "unload:")
 
-    async def _poll_model(self, entry: ModelEntry) -> None:
-        marks = await asyncio.get_running_loop().run_in_executor(
-            None, lambda: tuple(fingerprint(entry, version) for version in entry.versions)
-        )
-        stable = self._seen.get(entry.name) == marks
-        self._seen[entry.name] = marks
-        if stable and self._wanted(entry.name) and not self._lock(entry.name).locked():
-            async with self._lock(entry.name):
-                await self._apply(entry)
+    def _poll_died(self, error: BaseException) -> None:
+        """What follows the repositories goes on whatever happened to it, and shows that something did."""
+        self._watch.died(error)
+        if not self._stopping:
+            self._polling.spawn(self._poll(), "repository")
 
     async def _gone(self, model: Model) -> None:
         async with self._lock(model.name):
             await self._retire(model, list(model.versions))
             self._catalogue.forget(model.name)
-            self._seen.pop(model.name, None)
             self._journal.event("model.unloaded", model.name, code="model.unloaded", args={"model": model.name})
 
     # -- making it so -----------------------------------------------------------------------------------------------
 
-    async def _apply(self, entry: ModelEntry, anew: bool = False) -> str:
+    async def _apply(self, entry: ModelEntry, marks: Optional[Marks] = None, anew: bool = False) -> str:
         """Makes the model what its entry says: loads beside, swaps, takes down. Why it is not, or empty."""
+        entry, seen = (entry, marks) if marks is not None else await in_thread(marked, entry)
         model = self._catalogue.model(entry.name)
         fault = entry.fault or entry.config.refused
         if fault:
             self._fault(model, "model.config_rejected", fault)
             return fault
         model.fault, model.unloaded = None, False
-        reasons = [await self._apply_version(model, entry, version, anew) for version in entry.versions]
-        keep = {str(version.number) for version in entry.versions}
-        await self._retire(model, [number for number in model.versions if number not in keep])
+        reasons = [await self._apply_version(model, entry, *pair, anew) for pair in zip(entry.versions, seen)]
+        ready = [number for number, version in model.versions.items() if version.ready]
+        await self._retire(model, replaced(model.versions, [str(version.number) for version in entry.versions], ready))
         return next((reason for reason in reasons if reason), "")
 
     def _fault(self, model: Model, code: str, text: str) -> None:
@@ -233,8 +237,10 @@ class Control:
         _log.error("model %s: %s", subject, text, extra={"code": code})
         self._journal.event("model.failed", subject, code=code, args={"model": subject, "text": text}, text=text)
 
-    async def _apply_version(self, model: Model, entry: ModelEntry, version: VersionEntry, anew: bool) -> str:
-        made_of = (entry.config.model_dump_json(), fingerprint(entry, version))
+    async def _apply_version(
+        self, model: Model, entry: ModelEntry, version: VersionEntry, marks: Fingerprint, anew: bool
+    ) -> str:
+        made_of = (entry.config.model_dump_json(), marks)
         label = "%s/%d" % (entry.name, version.number)
         old = model.versions.get(str(version.number))
         if old is not None and not anew and self._loaded.get(label) == made_of:
@@ -246,10 +252,12 @@ class Control:
         await self._load(new)
         self._record(new)
         if new.part.state is not State.OK:
-            if old is not None and old is not model.versions.get(new.version):
-                await self._put_down(old)
+            if model.versions.get(new.version) is new:
+                self._lies.pop(label, None)
+                if old is not None:
+                    await self._put_down(old)
             return str(new.part.args.get("text") or new.part.as_json()["reason"])
-        model.versions[new.version] = new
+        model.versions[new.version], self._lies[label] = new, entry.directory
         if old is not None:
             await self._put_down(old)
         return ""
@@ -270,16 +278,23 @@ class Control:
         versions = [model.versions.pop(number) for number in numbers]
         for version in versions:
             self._loaded.pop(version.label, None)
+            self._lies.pop(version.label, None)
             await self._put_down(version)
 
+    async def _sweep(self, name: str) -> None:
+        """Ends the uploaded folders that nothing serves from."""
+        if name in self._uploads:
+            labels = {version.label for version in self._catalogue.model(name).versions.values()}
+            await in_thread(self._uploads.sweep, name, {self._lies[label] for label in labels.intersection(self._lies)})
+
     async def _put_down(self, version: Servable) -> None:
-        try:
-            await asyncio.wait_for(version.retire(), _RETIRE_S)
-        except asyncio.TimeoutError:
+        """What does not end in time is waited for no longer, but freed as soon as it has ended: its host writes until then."""
+        retiring = self._tasks.spawn(self._retired(version), "retire:" + version.label)
+        await asyncio.wait([retiring], timeout=_RETIRE_S)
+        if not retiring.done():
             version.close(errors.ModelNotReady("model '%s' version %s is unloaded" % (version.name, version.version)))
             _log.warning("%s was taken down with requests in flight", version.label, extra={"code": "model.unloaded"})
+
+    async def _retired(self, version: Servable) -> None:
+        await version.retire()
         await self._tidy()
-
-
-def _dependencies_first(entries: Sequence[ModelEntry]) -> List[ModelEntry]:
-    return dependencies_first({entry.name: entry for entry in entries}, lambda entry: step_models(entry.config))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from pathlib import Path
-from typing import Optional, Set
+from typing import AbstractSet, Optional, Set
 
 from edge_agent.config.durable import write_durably
 
@@ -20,6 +21,7 @@ class Holds:
     def __init__(self, state_dir: Optional[Path]) -> None:
         self._path = None if state_dir is None else state_dir / FILE_NAME
         self._names: Set[str] = set()
+        self._changing = threading.Lock()  # callers are threads of a pool
 
     def load(self) -> None:
         """Reads the file; one that cannot be read holds nothing, and says so."""
@@ -35,16 +37,18 @@ class Holds:
         return name in self._names
 
     def hold(self, name: str) -> None:
-        """Down from now on. OSError when that cannot be kept over a restart."""
-        self._names.add(name)
-        self._save()
+        """Down from now on. OSError when that cannot be kept over a restart; then it is not held."""
+        with self._changing:
+            self._save(self._names | {name})
 
     def release(self, name: str) -> None:
-        """Not any more."""
-        if name in self._names:
-            self._names.discard(name)
-            self._save()
+        """Not any more. OSError when that cannot be kept over a restart; then it stays held."""
+        with self._changing:
+            if name in self._names:
+                self._save(self._names - {name})
 
-    def _save(self) -> None:
+    def _save(self, names: AbstractSet[str]) -> None:
+        """Saved first: what is held here is what the next start will hold."""
         if self._path is not None:
-            write_durably(self._path, json.dumps(sorted(self._names)).encode())
+            write_durably(self._path, json.dumps(sorted(names)).encode())
+        self._names = set(names)

@@ -71,10 +71,12 @@ class Loader:
                 raise errors.EngineLoadError("%s is not served by this version of the agent" % version.platform)
             version.sha256 = await asyncio.get_running_loop().run_in_executor(None, digest, version.entry.path)
             await self._load(version)
+            return
         except errors.ConfigError as error:
             version.become(State.FAILED, "model.config_rejected", text=str(error))
         except (errors.EdgeAgentError, OSError) as error:
             version.become(State.FAILED, "model.load_failed", text=str(error))
+        await self.end_idle_hosts()  # one that came for this version alone has nothing to do
 
     async def _load(self, version: ServedVersion) -> None:
         host = await self._host(version.config.host_name(version.platform))
@@ -98,8 +100,8 @@ class Loader:
         async with self._starting:
             for name, host in list(self.hosts.items()):
                 if not host.models and not host.loading:
-                    del self.hosts[name]
                     await host.stop()
+                    self.hosts.pop(name, None)  # last, so that `stop` finds it even if this is cancelled
 
     def _batcher(self, version: ServedVersion, host: EngineHost, hosted: HostedModel) -> DynamicBatcher:
         name, number, metrics = version.name, version.version, self._metrics

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from edge_agent import errors
 from edge_agent.config.model_config import ModelConfig, load_model_config
@@ -141,6 +141,26 @@ def fingerprint(entry: ModelEntry, version: VersionEntry) -> Fingerprint:
             continue  # it went in this moment: the next look tells
         marks.append((str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino))
     return tuple(marks)
+
+
+#: the fingerprints of a model's versions
+Marks = Tuple[Fingerprint, ...]
+
+
+def marked(entry: ModelEntry) -> Tuple[ModelEntry, Marks]:
+    """Fingerprints of all versions; where files cannot be read the entry has that as its fault. Call it off the loop."""
+    try:
+        return entry, tuple(fingerprint(entry, version) for version in entry.versions)
+    except OSError as error:
+        fault = "its files cannot be read: %s" % error
+        return replace(entry, versions=(), fault=fault), (((fault, 0, 0, 0),),)
+
+
+def replaced(served: Iterable[str], selected: Collection[str], ready: Collection[str]) -> List[str]:
+    """Of the versions that are served those that may go: not selected, and all that are serve, or one that is newer does."""
+    up = [int(number) for number in selected if number in ready]
+    newest = max(up, default=0)
+    return [number for number in served if number not in selected and (len(up) == len(selected) or int(number) < newest)]
 
 
 def digest(path: Path) -> str:

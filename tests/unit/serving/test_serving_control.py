@@ -8,7 +8,10 @@ import numpy
 import pytest
 
 from edge_agent import errors
+from edge_agent.domain.clock import Clock
+from edge_agent.serving import repository
 from edge_agent.serving.holds import FILE_NAME, Holds
+from edge_agent.serving.watch import RepositoryWatch
 from tests.serving_rig import MODELS, Rig, add_model, running
 
 ROW = numpy.array([[1, 2, 3, 4]], numpy.float32)
@@ -245,3 +248,125 @@ async def test_stopping_while_models_load_leaves_nothing(tmp_path):
     await rig.serving.start()
     await rig.serving.stop()
     assert rig.arena.status()["segments"] == 0
+
+
+@pytest.mark.parametrize("mode", ["poll", "explicit"])
+async def test_a_broken_new_version_does_not_take_down_the_good_one(tmp_path, mode):
+    folder = add_model(tmp_path, "add", "add_one.onnx")
+    async with running(tmp_path, control_mode=mode, poll_interval_s=0.1) as rig:
+        (folder / "2").mkdir()
+        (folder / "2/model.onnx").write_bytes(b"no model")
+        if mode == "explicit":
+            with pytest.raises(errors.EngineLoadError):
+                await rig.serving.load_model("add")
+        else:
+            await until(lambda: any(kind == "model.failed" for kind, _, _ in rig.journal.events))
+            await asyncio.sleep(0.4)
+        assert rig.serving.lookup("add").version == "1"
+        assert (await rig.ask("add", ROW)).tolist() == [[2, 3, 4, 5]]
+        shutil.copy(str(folder / "1/model.onnx"), str(folder / "2/model.onnx"))
+        if mode == "explicit":
+            await rig.serving.load_model("add")
+        await until(lambda: rig.serving.versions("add") == ["2"])
+
+
+SLOW = """
+import time
+class Model:
+    def load(self, config):
+        time.sleep(%g)
+    def infer(self, inputs):
+        time.sleep(float(inputs["x"].ravel()[0]))
+        return {"y": inputs["x"]}
+"""
+
+
+def add_slow(repository, name, load_s=0.0):
+    (repository / name / "1").mkdir(parents=True)
+    tensor = '=[{name="%s",data_type="TYPE_FP32",dims=[1]}]\n'
+    (repository / name / "1" / "model.py").write_text(SLOW % load_s)
+    (repository / name / "config.toml").write_text("input" + tensor % "x" + "output" + tensor % "y")
+
+
+async def test_a_version_whose_requests_take_too_long_is_freed_when_they_have_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("edge_agent.serving.control._RETIRE_S", 0.3)
+    add_slow(tmp_path, "slow")
+    async with running(tmp_path, control_mode="explicit") as rig:
+        asked = asyncio.ensure_future(rig.ask("slow", numpy.array([3], numpy.float32)))
+        await until(lambda: rig.serving.lookup("slow").batcher.in_flight)
+        await rig.serving.unload_model("slow")
+        assert not asked.done()
+        with pytest.raises(errors.ModelNotFound):
+            rig.serving.lookup("slow")
+        assert (await asked).tolist() == [3]
+        await until(lambda: rig.serving.host_status() == [])
+
+
+async def test_polling_goes_on_for_the_others_while_one_model_loads_slowly(tmp_path):
+    folder = add_model(tmp_path, "zebra", "add_one.onnx")
+    async with running(tmp_path, control_mode="poll", poll_interval_s=0.1) as rig:
+        add_slow(tmp_path, "ant", load_s=6)
+        await until(lambda: "ant" in rig.serving.names())
+        (folder / "config.toml").write_text("max_batch_size = 7\n")
+        await until(lambda: rig.serving.lookup("zebra").max_batch_size == 7, within_s=5)
+        assert not rig.serving.is_ready("ant")
+
+
+async def test_a_model_whose_files_cannot_be_read_has_a_fault_and_polling_goes_on(tmp_path, monkeypatch):
+    add_model(tmp_path, "bad", "add_one.onnx")
+    real = repository.fingerprint
+
+    def failing(entry, version):
+        if entry.name == "bad":
+            raise OSError(5, "Input/output error")
+        return real(entry, version)
+
+    monkeypatch.setattr(repository, "fingerprint", failing)
+    async with running(tmp_path, control_mode="poll", poll_interval_s=0.1) as rig:
+        assert state(rig, "bad")[0] == "failed"
+        add_model(tmp_path, "good", "add_one.onnx")
+        await until(lambda: "good" in rig.serving.names() and rig.serving.is_ready("good"))
+        monkeypatch.setattr(repository, "fingerprint", real)
+        await rig.until_ready("bad")
+
+
+async def test_polling_that_dies_is_shown_and_begins_again(tmp_path, monkeypatch, caplog):
+    add_model(tmp_path, "add", "add_one.onnx")
+    async with running(tmp_path, control_mode="poll", poll_interval_s=0.2) as rig:
+        with monkeypatch.context() as broken:
+            broken.setattr("edge_agent.serving.watch.marked", None)
+            await until(lambda: rig.serving.repository_status()["state"] == "failed")
+        await until(lambda: rig.serving.repository_status()["state"] == "ok")
+        add_model(tmp_path, "later", "add_one.onnx")
+        await until(lambda: "later" in rig.serving.names() and rig.serving.is_ready("later"))
+    assert "task repository failed" in caplog.text
+
+
+async def test_a_folder_that_is_away_for_one_look_takes_nothing_down(tmp_path):
+    add_model(tmp_path, "add", "add_one.onnx")
+    watch = RepositoryWatch([tmp_path], Clock())
+    await watch.look(["add"])
+    (tmp_path / "add").rename(tmp_path / ".add")
+    assert (await watch.look(["add"])).gone == []
+    (tmp_path / ".add").rename(tmp_path / "add")
+    assert (await watch.look(["add"])).gone == []
+    (tmp_path / "add").rename(tmp_path / ".add")
+    assert (await watch.look(["add"])).gone == []
+    assert (await watch.look(["add"])).gone == ["add"]
+
+
+async def test_names_that_nobody_knows_leave_no_trace(tmp_path):
+    async with running(tmp_path, control_mode="explicit") as rig:
+        for number in range(10):
+            await rig.serving.unload_model("absent%d" % number)
+            with pytest.raises(errors.ModelNotFound):
+                await rig.serving.load_model("absent%d" % number)
+        assert rig.serving._control._locks == {}
+
+
+async def test_a_failed_load_leaves_no_host_behind(tmp_path):
+    folder = add_model(tmp_path, "bad", "add_one.onnx")
+    (folder / "1/model.onnx").write_bytes(b"no model")
+    async with running(tmp_path) as rig:
+        assert state(rig, "bad")[0] == "failed"
+        assert rig.serving.host_status() == []

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from edge_agent import errors
-from edge_agent.serving.repository import digest, scan
+from edge_agent.serving.repository import digest, replaced, scan
 
 
 def model(repository, name, *versions, file="model.onnx", config=""):
@@ -152,3 +152,18 @@ def test_the_digest_is_the_files_sha256(tmp_path):
     data = os.urandom((2 << 20) + 17)
     (tmp_path / "model.onnx").write_bytes(data)
     assert digest(tmp_path / "model.onnx") == hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("served", "selected", "ready", "goes"),
+    [
+        (["1", "2"], ["2"], ["1", "2"], ["1"]),
+        (["1", "2"], ["2"], ["1"], []),
+        (["1", "2", "10"], ["2", "10"], ["1", "2"], ["1"]),
+        (["2", "1"], ["1"], ["1", "2"], ["2"]),
+        (["2", "1", "3"], ["1", "3"], ["1", "2"], []),
+    ],
+    ids=["replaced", "the new one is broken", "a newer one serves", "back to an older one", "only an older one serves"],
+)
+def test_a_version_goes_when_what_replaces_it_serves(served, selected, ready, goes):
+    assert replaced(served, selected, ready) == goes
