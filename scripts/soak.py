@@ -273,11 +273,13 @@ async def rate(workers: List[Worker], seconds: float) -> float:
     return (sum(worker.done for worker in workers) - done) / (time.monotonic() - started)
 
 
-def judge(rates: List[float], book: Book, before: Dict[str, float], after: Dict[str, float], successes: float) -> List[str]:
-    """What is wrong; empty when all is well."""
+def judge(
+    rates: List[float], book: Book, before: Dict[str, float], after: Dict[str, float], successes: float, wanted: float = WANTED
+) -> List[str]:
+    """What is wrong; empty when all is well. `wanted` is the share of its first speed that the agent must keep."""
     wrong = list(book.wrong)
     first, last = statistics.median(rates[:COMPARED]), statistics.median(rates[-COMPARED:])
-    if last < WANTED * first:
+    if last < wanted * first:
         wrong.append("clean load fell from %.1f to %.1f rows/s" % (first, last))
     wrong += ["%s is %g, it was %g" % (key, after[key], before[key]) for key in before if after[key] != before[key]]
     answered = sum(count for key, count in book.answered.items() if key.endswith(": 200"))
@@ -303,6 +305,7 @@ def settled(port: int, before: Dict[str, float]) -> Dict[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--wanted", type=float, default=WANTED, help="share of the first speed to be kept (%(default)s)")
     args = parser.parse_args()
     book = Book()
     with tempfile.TemporaryDirectory(prefix="edge-agent-soak-") as folder, running(Path(folder)) as port:
@@ -311,7 +314,7 @@ def main() -> int:
         at_first = succeeded(port)
         rates = asyncio.run(load(port, args.minutes, book))
         after = settled(port, before)
-        wrong = judge(rates, book, before, after, succeeded(port) - at_first)
+        wrong = judge(rates, book, before, after, succeeded(port) - at_first, args.wanted)
     print("sent: %s" % dict(sorted(book.sent.items())))
     print("answers: %s" % dict(sorted(book.answered.items())))
     print("gauges at idle: %s" % after)

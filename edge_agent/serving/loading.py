@@ -138,6 +138,7 @@ class Loader:
             decode=config.decode_json(),
             instances=config.instances,
             config_json=json.dumps(described) if described else "",
+            warmup_sizes=config.dynamic_batching.preferred_batch_size if config.dynamic_batching else (),
         )
 
     def _threads(self, host_name: str) -> int:
