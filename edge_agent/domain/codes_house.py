@@ -42,8 +42,8 @@ HOUSE: Dict[str, Code] = {
     "store.full": code(
         "The disk is full: results cannot be stored. Inference goes on.",
         "磁盘已满：结果无法存储，推理继续进行。",
-        "Make room on the disk: delete other files, or set keep = \"none\" for cameras whose results nobody needs.",
-        "请清理磁盘：删除其他文件，或对不需要保存结果的摄像机设置 keep = \"none\"。",
+        'Make room on the disk: delete other files, or set keep = "none" for cameras whose results nobody needs.',
+        '请清理磁盘：删除其他文件，或对不需要保存结果的摄像机设置 keep = "none"。',
     ),
     "store.damaged": code(
         "The database was damaged; it was set aside and a new one begun.",
