@@ -11,6 +11,7 @@ from edge_agent.domain.clock import Clock
 _MAX_LINE = 1000
 _MAX_LINES_A_SECOND = 50
 _CHUNK = 16384
+_TELLING_S = 2.0
 
 
 class ChildOutput:
@@ -28,10 +29,16 @@ class ChildOutput:
         self._lines = 0
         self._skipped = 0
         self.closed = False
-        self.last = ""  #: the last line
+        self._last = ""
+        self._last_at = 0.0
         os.set_blocking(descriptor, False)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(descriptor, self._readable)
+
+    @property
+    def last(self) -> str:
+        """The last line, if it is of this moment: an older one says nothing about the child's end."""
+        return self._last if self._clock.monotonic() - self._last_at < _TELLING_S else ""
 
     def close(self) -> None:
         """Reads what is left in the pipe, then closes it. Idempotent."""
@@ -75,7 +82,7 @@ class ChildOutput:
         text = line[:_MAX_LINE].decode("utf-8", "replace").rstrip()
         if not text:
             return
-        self.last = text
+        self._last, self._last_at = text, self._clock.monotonic()
         second = int(self._clock.monotonic())
         if second != self._second:
             self._say_skipped()
