@@ -457,7 +457,8 @@ async def test_200_restarts_leave_no_descriptor_thread_or_zombie(family: Any, zo
         child = await supervisor.wait_up(60.0)
         now = [len(os.listdir("/proc/self/fd")), threading.active_count(), len(os.listdir("/proc/self/task")), len(zombies())]
         counts = counts or now
-        assert now == counts, "after %d restarts" % number
+        # fewer is no leak: what an earlier test left to the garbage collector may go meanwhile
+        assert all(have <= had for have, had in zip(now, counts)), "after %d restarts: %s, not %s" % (number, now, counts)
         if number % 2:
             os.kill(child.pid, signal.SIGKILL)
             await child.ended
