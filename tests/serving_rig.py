@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any, AsyncIterator, Dict, List, Optional, Tuple
 
@@ -148,6 +150,15 @@ class Rig:
         while not self.serving.is_ready(model):
             assert self.clock.monotonic() < end, self.serving.status()
             await asyncio.sleep(0.02)
+
+    async def kill_host(self, name: str = "cpu") -> None:
+        """Ends an engine host at once, and waits until the agent knows."""
+        pid = self.host_pid(name)
+        os.kill(pid, signal.SIGKILL)
+        end = self.clock.monotonic() + 20.0
+        while self.host_pid(name) == pid:
+            assert self.clock.monotonic() < end, self.serving.status()
+            await asyncio.sleep(0.002)
 
     def host_pid(self, name: str = "cpu") -> int:
         """Process of an engine host."""

@@ -62,6 +62,11 @@ class Eyes:
     async def detect(self, name="colour", image=ASTRONAUT, **options):
         return await asyncio.wait_for(asyncio.ensure_future(self.detector.detect(name, image, **options)), 20)
 
+    async def kill_image_child(self):
+        pid = self.images.pid
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: self.images.pid != pid, 20)
+
     @property
     def slots(self):
         return self.rig.arena.status()["slots"]
@@ -215,10 +220,10 @@ async def test_pictures_in_flight_when_a_child_is_killed_are_answered(tmp_path):
     add_model(tmp_path, "colour", "mean_colour.onnx", CONFIG)
     async with watching(tmp_path) as eyes:
         await eyes.detect()
-        for pid in (lambda: eyes.images.pid, eyes.rig.host_pid):
+        for kill in (eyes.kill_image_child, eyes.rig.kill_host):
             asked = [asyncio.ensure_future(eyes.detect()) for _ in range(6)]
             await asyncio.sleep(0.01)
-            os.kill(pid(), signal.SIGKILL)
+            await kill()
             answers = await asyncio.gather(*asked, return_exceptions=True)
             for answer in answers:
                 assert isinstance(answer, errors.UnavailableError) or len(answer.objects) == 3, answer

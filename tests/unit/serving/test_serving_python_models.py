@@ -23,6 +23,8 @@ parameters { key: "factor" value: { string_value: "10" } }
 
 TEXT = """
 import json
+import os
+import time
 import numpy
 import triton_python_backend_utils as pb_utils
 
@@ -33,6 +35,8 @@ class TritonPythonModel:
         self.type = pb_utils.triton_string_to_numpy(pb_utils.get_output_config_by_name(config, "y")["data_type"])
 
     def execute(self, requests):
+        while os.path.exists(%(wait)r):
+            time.sleep(0.005)
         return [self.one(pb_utils.get_input_tensor_by_name(request, "x")) for request in requests]
 
     def one(self, x):
@@ -48,7 +52,7 @@ class TritonPythonModel:
 def add_python(repository, name, calls):
     folder = repository / name / "1"
     folder.mkdir(parents=True)
-    (folder / "model.py").write_text(TEXT % {"calls": calls})
+    (folder / "model.py").write_text(TEXT % {"calls": calls, "wait": str(repository / "wait")})
     (repository / name / "config.pbtxt").write_text(PBTXT % {"name": name})
 
 
@@ -81,8 +85,10 @@ async def test_what_runs_when_the_agent_stops_may_still_call(tmp_path):
     add_model(tmp_path, "add", "add_one.onnx", "max_batch_size = 8\n")
     add_python(tmp_path, "low", "add")
     async with running(tmp_path) as rig:
+        (tmp_path / "wait").touch()
         asked = asyncio.ensure_future(rig.ask("low", row(1.0)))
         await until(lambda: rig.serving._in_flight)
         rig.serving.drain()
+        (tmp_path / "wait").unlink()
         assert (await asked)[0, 0] == 20.0
         assert await rig.serving.drained(5.0)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import tempfile
 
 import numpy
@@ -35,7 +33,7 @@ async def test_a_refused_upload_leaves_the_files_of_what_serves_and_none_of_its_
             with pytest.raises(errors.EdgeAgentError):
                 await rig.serving.load_model("sent", config, {"1/model.onnx": data})
             assert folders() == [served]
-        os.kill(rig.host_pid(), signal.SIGKILL)  # the host that comes next reads the files again
+        await rig.kill_host()  # the host that comes next reads the files again
         await rig.until_ready("sent")
         assert (await rig.ask("sent", ROW)).tolist() == [[2, 3, 4, 5]]
 
