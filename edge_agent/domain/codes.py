@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping
 
+from edge_agent.domain.codes_build import BUILDS
+from edge_agent.domain.codes_engines import ENGINES
 from edge_agent.domain.codes_house import HOUSE
 from edge_agent.domain.codes_models import MODELS
 from edge_agent.domain.codes_sources import SOURCES
@@ -11,7 +13,7 @@ from edge_agent.domain.texts import Code, Text
 
 __all__ = ["CODES", "Code", "Text", "cure", "reason"]
 
-CODES: Dict[str, Code] = {**SOURCES, **MODELS, **HOUSE}
+CODES: Dict[str, Code] = {**SOURCES, **MODELS, **ENGINES, **BUILDS, **HOUSE}
 
 
 class _Shown(Dict[str, Any]):
