@@ -30,6 +30,7 @@ from edge_agent.serving.loading import Loader
 from edge_agent.serving.reach import within_reach
 from edge_agent.serving.repository import ModelEntry, VersionEntry
 from edge_agent.serving.servable import Servable
+from edge_agent.serving.swapping import Swaps
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
 
@@ -67,9 +68,7 @@ class Serving:
             section,
             self._catalogue,
             Holds(state_dir),
-            self._make,
-            self._load,
-            self._tidy,
+            Swaps(self._catalogue, self._make, self._load, self._tidy, journal, clock),
             journal,
             clock,
         )

@@ -289,7 +289,7 @@ def add_slow(repository, name, load_s=0.0):
 
 
 async def test_a_version_whose_requests_take_too_long_is_freed_when_they_have_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("edge_agent.serving.control._RETIRE_S", 0.3)
+    monkeypatch.setattr("edge_agent.serving.swapping._RETIRE_S", 0.3)
     add_slow(tmp_path, "slow")
     async with running(tmp_path, control_mode="explicit") as rig:
         asked = asyncio.ensure_future(rig.ask("slow", numpy.array([3], numpy.float32)))
@@ -370,3 +370,21 @@ async def test_a_failed_load_leaves_no_host_behind(tmp_path):
     async with running(tmp_path) as rig:
         assert state(rig, "bad")[0] == "failed"
         assert rig.serving.host_status() == []
+
+
+async def test_a_version_is_loaded_again_with_the_configuration_that_it_has(tmp_path):
+    folder = add_model(tmp_path, "add", "add_one.onnx", "max_batch_size = 8\n")
+    async with running(tmp_path, control_mode="explicit") as rig:
+        before = rig.serving.lookup("add")
+        (folder / "config.toml").write_text("max_batch_size = 4\n")
+        await rig.serving._control.again("add", "1")
+        after = rig.serving.lookup("add")
+        assert after is not before
+        assert after.max_batch_size == 8
+        (folder / "1/model.onnx").write_bytes(b"no model")
+        with pytest.raises(errors.EngineLoadError, match="failed to load 'add' version 1 again, "):
+            await rig.serving._control.again("add", "1")
+        assert rig.serving.lookup("add") is after
+        for name, version in (("absent", "1"), ("add", "2")):
+            with pytest.raises(errors.ModelNotFound):
+                await rig.serving._control.again(name, version)
