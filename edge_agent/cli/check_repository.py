@@ -37,10 +37,6 @@ def _refusals(entry: ModelEntry, entries: Mapping[str, ModelEntry]) -> Iterator[
         yield from entry.fault.splitlines()
     if entry.fault and not entry.config.refused:
         yield from _foreign_files(entry.directory)
-    for platform in sorted({version.platform for version in entry.versions}):
-        why = platforms.not_yet(platform)
-        if why:
-            yield why
     yield from unmet_steps(entry, entries)
 
 
@@ -57,7 +53,7 @@ def _steps(entry: ModelEntry, entries: Mapping[str, ModelEntry], way: List[str])
             yield "its steps lead back to %s" % step.model_name
         elif below is None:
             yield "there is no model %s, which it needs" % step.model_name
-        elif below.fault or any(platforms.not_yet(version.platform) for version in below.versions):
+        elif below.fault:
             yield "the model %s, which it needs, is not served" % step.model_name
         elif wanted != -1 and wanted not in {version.number for version in below.versions}:
             yield "version %d of %s, which it needs, is not served" % (wanted, step.model_name)

@@ -22,27 +22,39 @@ class Unserved(NamedTuple):
         return later.among(value, self.values) if self.values is not None else not later.among(value, self.off)
 
 
-_NO_TENSORRT = "TensorRT comes in a later version"
-_NO_GPU = "runs on the CPU in this version"
+_CPU = "ONNX Runtime and Python models run on the CPU; only TensorRT uses it"
+_PLANS = "the agent keeps its plans by itself"
+_ACCELERATORS = ("optimization", "execution_accelerators", "gpu_execution_accelerator")
 
-#: the model is served as if they were silent; a warning names them
-IGNORED: Tuple[Unserved, ...] = (
-    Unserved(("optimization", "graph"), "ONNX Runtime's own level is used", off=({}, {"level": 0})),
-    Unserved(("optimization", "priority"), _NO_TENSORRT, off=("PRIORITY_DEFAULT",)),
-    Unserved(("optimization", "cuda"), _NO_TENSORRT, off=({},)),
-    Unserved(
-        ("optimization", "execution_accelerators", "gpu_execution_accelerator"),
-        "%s; the values of `tensorrt` are kept as [build]" % _NO_TENSORRT,
-        off=([],),
-    ),
+#: the same, but for models that TensorRT runs: there they are used
+_IGNORED_ON_CPU: Tuple[Unserved, ...] = (
+    Unserved(("optimization", "cuda"), _CPU, off=({},)),
+    Unserved(_ACCELERATORS, "`tensorrt` is used where platform is silent or tensorrt_plan, as [build]", off=([],)),
+    Unserved(("instance_group", "*", "kind"), _CPU, values=("KIND_GPU",)),
+    Unserved(("instance_group", "*", "gpus"), _CPU, off=([],)),
+    Unserved(("instance_group", "*", "profile"), _CPU, off=([],)),
+    Unserved(("instance_group", "*", "secondary_devices"), _CPU, off=([],)),
+    Unserved(("build",), "the platform is another one: leave platform out, or say tensorrt_plan"),
+)
+
+_IGNORED_ALWAYS: Tuple[Unserved, ...] = (
+    Unserved(("optimization", "graph"), "the engine's own level is used; [build] optimization_level", off=({}, {"level": 0})),
+    Unserved(("optimization", "priority"), "all models share the GPU alike", off=("PRIORITY_DEFAULT",)),
+    Unserved(("optimization", "cuda", "graph_spec"), "sizes that repeat are captured by themselves", off=([],)),
+    Unserved(("optimization", "cuda", "output_copy_stream"), "each instance has a stream of its own", off=(False,)),
+    Unserved((*_ACCELERATORS, "*", "name"), "only `tensorrt` is used", off=("tensorrt",)),
+    Unserved((*_ACCELERATORS, "*", "parameters", "max_cached_engines"), _PLANS),
+    Unserved((*_ACCELERATORS, "*", "parameters", "trt_engine_cache_enable"), _PLANS),
+    Unserved((*_ACCELERATORS, "*", "parameters", "trt_engine_cache_path"), _PLANS),
+    Unserved((*_ACCELERATORS, "*", "parameters", "minimum_segment_size"), "TensorRT takes the whole model"),
     Unserved(
         ("optimization", "execution_accelerators", "cpu_execution_accelerator"),
         "ONNX Runtime's CPU provider is used",
         off=([],),
     ),
-    Unserved(("optimization", "input_pinned_memory"), "tensors lie in shared memory", off=({},)),
-    Unserved(("optimization", "output_pinned_memory"), "tensors lie in shared memory", off=({},)),
-    Unserved(("optimization", "gather_kernel_buffer_threshold"), _NO_TENSORRT, off=(0,)),
+    Unserved(("optimization", "input_pinned_memory"), "the engine takes what is fastest on the board", off=({},)),
+    Unserved(("optimization", "output_pinned_memory"), "the engine takes what is fastest on the board", off=({},)),
+    Unserved(("optimization", "gather_kernel_buffer_threshold"), "rows are copied straight into the engine's memory", off=(0,)),
     Unserved(
         ("optimization", "eager_batching"), "the next batch is always made ready before the running one ends", off=(False,)
     ),
@@ -53,12 +65,8 @@ IGNORED: Tuple[Unserved, ...] = (
     Unserved(("model_repository_agents",), "agents of the repository are not called", off=({}, {"agents": []})),
     Unserved(("input", "*", "format"), "the order of the sizes is taken from dims", off=("FORMAT_NONE",)),
     Unserved(("input", "*", "optional"), "each request must send it", off=(False,)),
-    Unserved(("instance_group", "*", "kind"), _NO_GPU, values=("KIND_GPU",)),
-    Unserved(("instance_group", "*", "gpus"), _NO_GPU, off=([],)),
-    Unserved(("instance_group", "*", "profile"), _NO_TENSORRT, off=([],)),
     Unserved(("instance_group", "*", "passive"), "the instances take requests like all others", off=(False,)),
     Unserved(("instance_group", "*", "rate_limiter"), "there is no rate limiter in this version", off=({},)),
-    Unserved(("instance_group", "*", "secondary_devices"), _NO_TENSORRT, off=([],)),
     Unserved(("instance_group", "*", "host_policy"), "the system decides which core runs it", off=("",)),
     Unserved(
         ("model_warmup",), "each instance is run with zeros before it is ready, with one row and with max_batch_size", off=([],)
@@ -68,12 +76,13 @@ IGNORED: Tuple[Unserved, ...] = (
     Unserved(
         ("parameters", "EXECUTION_ENV_PATH"), "say the interpreter by [hosts.NAME] python, and that host in the model's config"
     ),
-    Unserved(("build",), _NO_TENSORRT),
-    Unserved(("accept",), "versions are not yet compared before they are served"),
 )
 
-_SHAPE_TENSOR = "shape tensors exist with TensorRT only, which comes in a later version: use the ONNX model"
-_NON_LINEAR = "formats of TensorRT's own come in a later version: use the ONNX model"
+#: the model is served as if they were silent; a warning names them
+IGNORED: Tuple[Unserved, ...] = (*_IGNORED_ON_CPU, *_IGNORED_ALWAYS)
+
+_SHAPE_TENSOR = "no request can carry a shape tensor: give the sizes in the model"
+_NON_LINEAR = "no request can carry a format of TensorRT's own: leave the tensor linear"
 _RAGGED = "ragged batches come in a later version: pad the input to one shape, or use a Python model"
 _RESHAPE = "reshaping comes in a later version: put the shape that the model file has into dims"
 
@@ -106,7 +115,18 @@ REFUSED: Tuple[Unserved, ...] = (
 
 def ignored(tables: Dict[str, Any]) -> Tuple[str, ...]:
     """`key (why)` for each key that is there and does nothing."""
-    return tuple("%s (%s)" % pair for pair in _found(tables, IGNORED))
+    table = _IGNORED_ALWAYS if _tensorrt(tables) else IGNORED
+    return tuple("%s (%s)" % pair for pair in _found(tables, table))
+
+
+def _tensorrt(tables: Dict[str, Any]) -> bool:
+    """Whether the configuration itself says that TensorRT runs the model."""
+    said = tables.get("platform") or tables.get("backend")
+    if said:
+        return said in ("tensorrt_plan", "tensorrt")
+    return "build" in tables or any(
+        holder["name"] == "tensorrt" for holder, _ in later.holders(tables, (*_ACCELERATORS, "*", "name"))
+    )
 
 
 def refused(tables: Dict[str, Any]) -> Tuple[str, ...]:

@@ -33,6 +33,11 @@ class ModelsSection(Section):
     poll_interval_s: float = Field(
         5.0, ge=0.1, le=86_400, description="how often poll looks; a change counts at the second look"
     )
+    trust_plans: Literal["alone", "all", "none"] = Field(
+        "alone",
+        description="plans that are loaded though the agent did not build them: a model.plan alone, all, or none",
+    )
+    plans_max_bytes: int = Field(4_294_967_296, ge=0, description="built plans on disk, all together; 0: unlimited")
     strict_readiness: bool = Field(False, description="ready only when every model is, as Triton has it")
 
     @field_validator("load")

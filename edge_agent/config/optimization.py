@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, Literal, Mapping, Optional, Tuple
+from typing import Dict, Literal, Mapping, Optional, Tuple, Union
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from edge_agent.config.section import Int32, Int64, Section, Uint32
 
@@ -102,17 +102,44 @@ class BuildConfig(Section):
     """How a TensorRT plan is built on the device."""
 
     precision: Literal["fp32", "fp16", "int8"] = Field("fp16", description="numbers that the plan calculates with")
+    precision_fallback: bool = Field(False, description="takes the next wider precision where that one cannot be had")
+    strongly_typed: Union[Literal["auto"], bool] = Field(
+        "auto", description="the model's own datatypes rule, not precision; auto: where TensorRT knows nothing else"
+    )
+    calibration: str = Field("", description="cache of INT8 calibration, a file in the model's folder")
     workspace_mb: int = Field(256, ge=1, le=1_048_576, description="memory that the builder may use")
     profiles: Tuple[Dict[str, BuildProfile], ...] = Field((), description="sizes that the plan is made for")
     dla_core: int = Field(-1, ge=-1, le=7, description="the DLA core; -1: the GPU")
+    optimization_level: Union[Literal["auto"], int] = Field(
+        "auto", description="0 to 5: how long the builder looks for faster ways; auto: TensorRT's own"
+    )
+    cuda_graphs: bool = Field(True, description="sizes that repeat are run as CUDA graphs")
+    timeout_s: float = Field(7200.0, gt=0, le=86_400, description="a build that takes longer is ended")
+
+    @field_validator("optimization_level")
+    @classmethod
+    def _level(cls, level: Union[str, int]) -> Union[str, int]:
+        if level == "auto" or (isinstance(level, int) and not isinstance(level, bool) and 0 <= level <= 5):
+            return level
+        raise ValueError('should be "auto" or 0 to 5')
+
+    @field_validator("calibration")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if "/" in name or "\0" in name or name in (".", ".."):
+            raise ValueError("should be the name of a file in the model's folder")
+        return name
 
 
 class AcceptConfig(Section):
-    """What must hold before a version is promoted."""
+    """What must hold before a version or a plan serves; with this table a newer version is compared with the one before it."""
 
     golden: str = Field("", description="folder with inputs and expected outputs")
     max_abs_error: Optional[float] = Field(None, ge=0, description="largest difference to the expected outputs")
     max_p95_ms: Optional[float] = Field(None, gt=0, description="longest time of 95 of 100 runs")
+    shadow_requests: int = Field(100, ge=1, le=1_000_000, description="requests that a new version is compared on")
+    min_agreement: float = Field(0.9, ge=0, le=1, description="share of them on which both must agree")
+    shadow_timeout_s: float = Field(86_400.0, gt=0, le=31_536_000, description="so long it waits for that many")
 
 
 def build_of(parameters: Mapping[str, str], dla_core: int) -> BuildConfig:

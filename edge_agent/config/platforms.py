@@ -83,13 +83,6 @@ def refusal(platform: str, backend: str) -> str:
     )
 
 
-def not_yet(platform: str) -> str:
-    """Why this version does not serve a platform that later ones do; empty where it does."""
-    if platform == "tensorrt_plan":
-        return "TensorRT comes in a later version: put model.onnx beside it and say platform onnxruntime_onnx"
-    return ""
-
-
 def foreign_file(name: str) -> str:
     """The same for the name of a model's file."""
     foreign = _FOREIGN_ENDINGS.get(name.rpartition(".")[2])
