@@ -79,7 +79,7 @@ _IGNORED_ALWAYS: Tuple[Unserved, ...] = (
 )
 
 #: the model is served as if they were silent; a warning names them
-IGNORED: Tuple[Unserved, ...] = (*_IGNORED_ON_CPU, *_IGNORED_ALWAYS)
+IGNORED: Tuple[Unserved, ...] = (*_IGNORED_ALWAYS, *_IGNORED_ON_CPU)
 
 _SHAPE_TENSOR = "no request can carry a shape tensor: give the sizes in the model"
 _NON_LINEAR = "no request can carry a format of TensorRT's own: leave the tensor linear"

@@ -53,12 +53,12 @@ def test_a_good_configuration_is_one_line(run: Check, house: Path) -> None:
 
 
 def test_what_is_accepted_without_effect_is_a_note(run: Check, house: Path) -> None:
-    (house / "models/face/config.toml").write_text("[build]\nprecision = 'fp16'\n")
+    (house / "models/face/config.toml").write_text("platform = 'onnxruntime_onnx'\n[build]\nprecision = 'fp16'\n")
     code, out, err = run(CAMERA + "tracker = true\n")
     assert code == 0
     assert out.startswith(str(house))
     assert "note: cameras.dock.tracker: tracking: not in this version" in err
-    assert "note: models.face: not used by this version: build (TensorRT" in err
+    assert "note: models.face: not used by this version: build (the platform is another one" in err
 
 
 def test_every_fault_of_the_file_is_printed_with_its_cure(run: Check) -> None:

@@ -34,7 +34,7 @@ def test_a_repository_of_triton_is_served_as_it_is(tmp_path: Path, check: Check)
     assert sorted(said) == ["detector", "pipeline", "preprocess", "words"]
     assert said["pipeline"] == "serves unchanged"
     assert said["detector"].startswith("serves, ignoring input.images.format (")
-    assert "instance_group[0].kind (runs on the CPU in this version)" in said["detector"]
+    assert "instance_group[0].kind (ONNX Runtime and Python models run on the CPU; only TensorRT uses it)" in said["detector"]
 
 
 def test_a_model_that_is_not_served_says_why_and_the_others_are_listed(tmp_path: Path, check: Check) -> None:
@@ -78,7 +78,6 @@ def test_an_ensemble_that_leads_back_to_itself_is_found(tmp_path: Path, check: C
     ("file", "says"),
     [
         ("model.pt", "export it to ONNX"),
-        ("model.plan", "TensorRT comes in a later version"),
         ("notes.txt", "no version folder"),
     ],
 )
@@ -98,3 +97,12 @@ def test_a_folder_without_models_is_not_a_success(tmp_path: Path, check: Check) 
 
 def test_a_folder_that_is_not_there_is_a_fault(check: Check) -> None:
     assert check() == (78, {})
+
+
+def test_a_plan_and_what_a_plan_is_built_of_are_served(tmp_path: Path, check: Check) -> None:
+    for name, file, config in (("alone", "model.plan", ""), ("made", "model.onnx", "[build]\nprecision = 'fp16'\n")):
+        (tmp_path / "models" / name / "1").mkdir(parents=True)
+        (tmp_path / "models" / name / "1" / file).write_bytes(b"")
+        if config:
+            (tmp_path / "models" / name / "config.toml").write_text(config)
+    assert check() == (0, {"alone": "serves unchanged", "made": "serves unchanged"})

@@ -54,5 +54,3 @@ def test_a_file_of_a_foreign_framework_is_known_by_its_ending() -> None:
 
 def test_every_backend_has_a_file_and_a_host() -> None:
     assert set(platforms.BACKENDS.values()) == set(platforms.FILES) == set(platforms.HOSTS)
-    assert platforms.not_yet("tensorrt_plan")
-    assert platforms.not_yet("onnxruntime_onnx") == ""

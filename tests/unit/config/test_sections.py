@@ -48,6 +48,8 @@ DEFAULTS: Dict[Type[Section], Dict[str, Any]] = {
         "load": ("*",),
         "poll_interval_s": 5,
         "strict_readiness": False,
+        "trust_plans": "alone",
+        "plans_max_bytes": 4294967296,
     },
     HostSection: {"python": "", "threads": "auto", "batch_timeout_s": 10, "load_timeout_s": 300},
     VisionSection: {"python": ""},

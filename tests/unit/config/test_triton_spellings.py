@@ -101,7 +101,7 @@ def test_an_onnx_model_for_a_gpu_runs_on_a_box_without_one(tmp_path: Path) -> No
     config = load_model_config(triton_configs.write(tmp_path, "detector") / "detector")
     assert (config.platform, config.max_batch_size, config.instances, config.refused) == ("onnxruntime_onnx", 8, 2, "")
     assert config.parameter_values == {"sqlite_db_path": "/data/results.db"}
-    assert "instance_group[0].kind (runs on the CPU in this version)" in config.ignored
+    assert "instance_group[0].kind (ONNX Runtime and Python models run on the CPU; only TensorRT uses it)" in config.ignored
     assert config.host_name() == "cpu"
 
 
@@ -360,3 +360,15 @@ def test_the_complete_config_of_an_ensemble_shows_its_steps(tmp_path: Path) -> N
     assert [step["model_name"] for step in said["ensemble_scheduling"]["step"]] == ["preprocess", "detector"]
     assert said["ensemble_scheduling"]["step"][0]["model_version"] == -1
     assert (said["instance_group"], said["backend"], said["default_model_filename"]) == ([], "", "")
+
+
+def test_keys_of_a_gpu_are_used_where_tensorrt_runs_the_model(load: Load) -> None:
+    gpu = 'instance_group { kind: KIND_GPU gpus: 0 profile: "1" } optimization { cuda { busy_wait_events: true } }'
+    assert load('platform: "tensorrt_plan" ' + gpu).ignored == ()
+    assert load('backend: "tensorrt" ' + gpu).ignored == ()
+    text = 'optimization { execution_accelerators { gpu_execution_accelerator { name: "%s" } } }'
+    assert load(text % "tensorrt").ignored == ()
+    (other,) = load('platform: "tensorrt_plan" ' + text % "cuda").ignored
+    assert other.startswith("optimization.execution_accelerators.gpu_execution_accelerator[0].name (only `tensorrt`")
+    (said,) = load('platform: "onnxruntime_onnx" ' + text % "tensorrt").ignored
+    assert said.endswith("(`tensorrt` is used where platform is silent or tensorrt_plan, as [build])")
