@@ -17,6 +17,7 @@ EdgeAgentError
         ControlRefused        loading by request is not allowed in this control mode
     EngineError               the engine's side
         EngineLoadError       a model could not be loaded
+        BuildFailed           no TensorRT plan could be made; each has a code of its own
         ExecutionError        a run failed
         HostDied              the host ended while it ran this request alone
     ChildError                a child process
@@ -43,7 +44,7 @@ from typing import Any, ClassVar, Dict, Mapping, Sequence, Tuple
 class EdgeAgentError(Exception):
     """Something went wrong in the agent."""
 
-    code: ClassVar[str] = "agent.error"
+    code: str = "agent.error"
     retryable: ClassVar[bool] = False
 
     def __init__(self, text: str = "", **args: Any) -> None:
@@ -151,6 +152,17 @@ class EngineLoadError(EngineError):
     """The model could not be loaded."""
 
     code = "model.load_failed"
+
+
+class BuildFailed(EngineError):
+    """No plan could be built; `permanent`: another try of the same cannot help."""
+
+    code = "build.failed"
+
+    def __init__(self, text: str, code: str = "build.failed", permanent: bool = False, **args: Any) -> None:
+        super().__init__(text, **args)
+        self.code = code
+        self.permanent = permanent
 
 
 class ExecutionError(EngineError):

@@ -7,7 +7,7 @@ import json
 import signal
 import socket
 from types import MappingProxyType
-from typing import Any, Callable, Dict, Mapping, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from edge_agent.domain.clock import Clock
 from edge_agent.engine_host.wire import MAX_MESSAGE
@@ -164,6 +164,11 @@ class Child:
         if not await self._process.reaped(timeout_s / 2):
             self._process.signal(signal.SIGTERM)
             await self._process.reaped(timeout_s / 2)
+
+    @property
+    def returncode(self) -> Optional[int]:
+        """Exit status, negative for a signal; None until it was reaped."""
+        return self._process.returncode
 
     def reason(self) -> str:
         """Why it ended, for people: who killed it, or how it went and the last thing it said."""
