@@ -15,7 +15,6 @@ from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest, InferResponse
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.domain.tensors import Lease
-from edge_agent.engines.hosted import HostedModel
 from edge_agent.processes.arena import Arena, Segment
 from edge_agent.serving.accounts import Accounts
 from edge_agent.serving.cache import ResponseCache
@@ -24,6 +23,8 @@ from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.control import Control
 from edge_agent.serving.ensembles import Ensembles
 from edge_agent.serving.holds import Holds
+from edge_agent.serving.host_changes import HostChanges
+from edge_agent.serving.in_flight import InFlight
 from edge_agent.serving.inner_calls import call_desk
 from edge_agent.serving.journal import Journal, failure_reason
 from edge_agent.serving.loading import Loader
@@ -62,8 +63,9 @@ class Serving:
         inner = functools.partial(self.infer, inner=True)
         calls = call_desk(self.lookup, inner)
         self._ensembles = Ensembles(self._catalogue, arena, clock, metrics, inner, calls.waits)
-        self._loader = Loader(arena, clock, metrics, hosts, self._on_host_event, calls)
-        self._loader.on_change = self._on_hosted_change
+        self._changes = HostChanges(self._catalogue, journal)
+        self._loader = Loader(arena, clock, metrics, hosts, self._changes.of_host, calls)
+        self._loader.on_change = self._changes.of_model
         self._control = Control(
             section,
             self._catalogue,
@@ -75,8 +77,7 @@ class Serving:
         self._started = False
         self._loads: List[asyncio.Task[Any]] = []
         self._draining = False
-        self._in_flight = 0
-        self._idle: Optional[asyncio.Event] = None  #: set when the last request ends after drain()
+        self._in_flight = InFlight()
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -116,13 +117,7 @@ class Serving:
 
     async def drained(self, timeout_s: float) -> bool:
         """Waits until no request is in flight; False when the time was over first."""
-        self._idle = asyncio.Event()
-        if self._in_flight:
-            try:
-                await asyncio.wait_for(self._idle.wait(), timeout_s)
-            except asyncio.TimeoutError:
-                return False
-        return not self._in_flight
+        return await self._in_flight.ended(timeout_s)
 
     async def stop(self) -> None:
         """Ends what waits with an error, then the hosts."""
@@ -223,7 +218,7 @@ class Serving:
         received_at = self._clock.now()
         started = self._clock.monotonic()
         served: Optional[Servable] = None
-        self._in_flight += 1
+        self._in_flight.enter()
         try:
             if self._draining and not inner:
                 raise errors.Draining("Server exiting")
@@ -242,7 +237,7 @@ class Serving:
             self._accounts.failed(request, served, received_at, started, failure_reason(error), error.code, str(error))
             raise
         finally:
-            self._left()
+            self._in_flight.leave()
         self._accounts.succeeded(request, served, received_at, response)
         return response
 
@@ -250,36 +245,6 @@ class Serving:
         request = await within_reach(request, served, self._arena)
         cached = self._cache.serves(served, request)
         return await (self._cache.infer(served, request) if cached else served.infer(request))
-
-    def _left(self) -> None:
-        self._in_flight -= 1
-        if not self._in_flight and self._idle is not None:
-            self._idle.set()
-
-    # -- changes ----------------------------------------------------------------------------------------------------
-
-    def _on_hosted_change(self, hosted: HostedModel) -> None:
-        """A host died, came back, or gave a model up."""
-        for version in self._catalogue.all_versions():
-            if isinstance(version, ServedVersion) and version.hosted is hosted:
-                self._refresh(version, hosted)
-
-    def _refresh(self, version: ServedVersion, hosted: HostedModel) -> None:
-        if hosted.error is not None:
-            changed = version.become(State.FAILED, "model.stopped", text=str(hosted.error))
-            assert version.batcher is not None
-            version.batcher.close(errors.ModelNotReady(str(hosted.error)))
-            if changed:
-                self._journal.event("model.failed", version.label, code="model.stopped", text=str(hosted.error))
-        elif hosted.ready:
-            version.become(State.OK)
-        else:
-            assert version.host is not None
-            version.become(State.FAILED, "model.host_down", host=version.host.options.name)
-
-    def _on_host_event(self, kind: str, name: str, text: str) -> None:
-        code = "engine_host.died" if kind == "engine_host.down" else "engine_host.up"
-        self._journal.event(kind, name, code=code, args={"host": name, "reason": text}, text=text)
 
     def _pending(self) -> Mapping[Tuple[str, str], int]:
         return {(version.name, version.version): version.pending for version in self._catalogue.all_versions()}

@@ -1,0 +1,50 @@
+"""What becomes of versions when their engine hosts die, come back, or give a model up."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from edge_agent import errors
+from edge_agent.domain.status import State
+from edge_agent.engines.hosted import HostedModel
+from edge_agent.serving.catalogue import Catalogue
+from edge_agent.serving.journal import Journal
+from edge_agent.serving.version import ServedVersion
+
+#: as often as this a version ends its host before it is given up
+_DEATHS = 3
+
+
+class HostChanges:
+    """Sets the states of versions, and tells the journal."""
+
+    def __init__(self, catalogue: Catalogue, journal: Journal) -> None:
+        self.on_crash_loop: Callable[[ServedVersion], None] = lambda version: None  #: a version ended its host thrice
+        self._catalogue = catalogue
+        self._journal = journal
+
+    def of_model(self, hosted: HostedModel) -> None:
+        """A host died, came back, or gave a model up."""
+        for version in self._catalogue.all_versions():
+            if isinstance(version, ServedVersion) and version.hosted is hosted:
+                self._refresh(version, hosted)
+
+    def _refresh(self, version: ServedVersion, hosted: HostedModel) -> None:
+        if hosted.error is not None:
+            changed = version.become(State.FAILED, "model.stopped", text=str(hosted.error))
+            assert version.batcher is not None
+            version.batcher.close(errors.ModelNotReady(str(hosted.error)))
+            if changed:
+                self._journal.event("model.failed", version.label, code="model.stopped", text=str(hosted.error))
+                if len(hosted.deaths) >= _DEATHS:
+                    self.on_crash_loop(version)
+        elif hosted.ready:
+            version.become(State.OK)
+        else:
+            assert version.host is not None
+            version.become(State.FAILED, "model.host_down", host=version.host.options.name)
+
+    def of_host(self, kind: str, name: str, text: str) -> None:
+        """An engine host went down, or is up."""
+        code = "engine_host.died" if kind == "engine_host.down" else "engine_host.up"
+        self._journal.event(kind, name, code=code, args={"host": name, "reason": text}, text=text)

@@ -1,0 +1,34 @@
+"""The requests that are being answered, and when there is none any more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Optional
+
+
+class InFlight:
+    """A count, for the end of the agent: what is in flight then is waited for."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._idle: Optional[asyncio.Event] = None  #: set when the last request ends
+
+    def enter(self) -> None:
+        """A request came."""
+        self._count += 1
+
+    def leave(self) -> None:
+        """It ended."""
+        self._count -= 1
+        if not self._count and self._idle is not None:
+            self._idle.set()
+
+    async def ended(self, timeout_s: float) -> bool:
+        """Waits until there is none; False when the time was over first."""
+        self._idle = asyncio.Event()
+        if self._count:
+            try:
+                await asyncio.wait_for(self._idle.wait(), timeout_s)
+            except asyncio.TimeoutError:
+                return False
+        return not self._count
