@@ -10,25 +10,25 @@ class InFlight:
     """A count, for the end of the agent: what is in flight then is waited for."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
         self._idle: Optional[asyncio.Event] = None  #: set when the last request ends
 
     def enter(self) -> None:
         """A request came."""
-        self._count += 1
+        self.count += 1
 
     def leave(self) -> None:
         """It ended."""
-        self._count -= 1
-        if not self._count and self._idle is not None:
+        self.count -= 1
+        if not self.count and self._idle is not None:
             self._idle.set()
 
     async def ended(self, timeout_s: float) -> bool:
         """Waits until there is none; False when the time was over first."""
         self._idle = asyncio.Event()
-        if self._count:
+        if self.count:
             try:
                 await asyncio.wait_for(self._idle.wait(), timeout_s)
             except asyncio.TimeoutError:
                 return False
-        return not self._count
+        return not self.count
