@@ -77,7 +77,7 @@ class Serving:
         self._started = False
         self._loads: List[asyncio.Task[Any]] = []
         self._draining = False
-        self._in_flight = InFlight()
+        self._flight = InFlight()
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,12 @@ class Serving:
 
     async def drained(self, timeout_s: float) -> bool:
         """Waits until no request is in flight; False when the time was over first."""
-        return await self._in_flight.ended(timeout_s)
+        return await self._flight.ended(timeout_s)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being answered."""
+        return self._flight.count
 
     async def stop(self) -> None:
         """Ends what waits with an error, then the hosts."""
@@ -218,7 +223,7 @@ class Serving:
         received_at = self._clock.now()
         started = self._clock.monotonic()
         served: Optional[Servable] = None
-        self._in_flight.enter()
+        self._flight.enter()
         try:
             if self._draining and not inner:
                 raise errors.Draining("Server exiting")
@@ -237,7 +242,7 @@ class Serving:
             self._accounts.failed(request, served, received_at, started, failure_reason(error), error.code, str(error))
             raise
         finally:
-            self._in_flight.leave()
+            self._flight.leave()
         self._accounts.succeeded(request, served, received_at, response)
         return response
 

@@ -154,7 +154,7 @@ async def test_requests_that_hang_do_not_hold_up_the_end_for_ever(tmp_path):
     async with living(agent) as parts:
         (tmp_path / "hang").touch()
         asked = [asyncio.ensure_future(parts.detector.detect("stuck", ASTRONAUT)) for _ in range(3)]
-        await until(lambda: parts.serving._in_flight == 3, 20)
+        await until(lambda: parts.serving.in_flight == 3, 20)
         started = time.monotonic()
     assert time.monotonic() - started < 10
     answers = await asyncio.gather(*asked, return_exceptions=True)

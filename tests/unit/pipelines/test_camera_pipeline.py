@@ -174,9 +174,9 @@ async def test_a_slow_model_means_skipped_frames_and_never_two_on_their_way(tmp_
     async with watching(tmp_path) as watch:
         await watch.results(1)
         wait.touch()
-        await until(lambda: watch.rig.serving._in_flight == 1)
+        await until(lambda: watch.rig.serving.in_flight == 1)
         await asyncio.sleep(0.3)
-        assert watch.rig.serving._in_flight == 1
+        assert watch.rig.serving.in_flight == 1
         skipped = watch.frames("skipped")
         wait.unlink()
         await watch.results(2)
@@ -286,7 +286,7 @@ async def test_it_stops_while_its_model_hangs(tmp_path):
     async with watching(tmp_path) as watch:
         await watch.results(1)
         wait.touch()
-        await until(lambda: watch.rig.serving._in_flight == 1)
+        await until(lambda: watch.rig.serving.in_flight == 1)
         await asyncio.wait_for(watch.pipeline.stop(), 8)
-        assert watch.rig.serving._in_flight == 0
+        assert watch.rig.serving.in_flight == 0
         assert watch.rig.arena.status()["slots"] == 1  # the host reads it still

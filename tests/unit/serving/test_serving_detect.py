@@ -206,7 +206,7 @@ async def test_a_caller_that_leaves_while_its_picture_is_inferred_gives_its_slot
         await eyes.detect("waiting")
         wait.touch()
         task = asyncio.ensure_future(eyes.detector.detect("waiting", ASTRONAUT))
-        await until(lambda: eyes.rig.serving._in_flight == 1)
+        await until(lambda: eyes.rig.serving.in_flight == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

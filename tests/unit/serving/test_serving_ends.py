@@ -122,7 +122,7 @@ async def test_requests_in_a_host_that_hangs_are_not_waited_for_longer_than_aske
     add_tricks(tmp_path)
     async with running(tmp_path) as rig:
         stuck = ask(rig, 13)
-        await until(lambda: rig.serving._in_flight.count == 1)
+        await until(lambda: rig.serving.in_flight == 1)
         rig.serving.drain()
         started = rig.clock.monotonic()
         assert not await rig.serving.drained(0.2)
@@ -136,7 +136,7 @@ async def test_stopping_ends_what_waits_for_its_host_to_come_back(tmp_path):
     add_tricks(tmp_path)
     async with running(tmp_path) as rig:
         asked = [ask(rig, 13) for _ in range(5)]
-        await until(lambda: rig.serving._in_flight.count == 5)
+        await until(lambda: rig.serving.in_flight == 5)
         os.kill(rig.host_pid(), signal.SIGKILL)
         await until(lambda: not rig.serving.is_ready("tricks"))
         await rig.serving.stop()

@@ -87,7 +87,7 @@ async def test_what_runs_when_the_agent_stops_may_still_call(tmp_path):
     async with running(tmp_path) as rig:
         (tmp_path / "wait").touch()
         asked = asyncio.ensure_future(rig.ask("low", row(1.0)))
-        await until(lambda: rig.serving._in_flight)
+        await until(lambda: rig.serving.in_flight)
         rig.serving.drain()
         (tmp_path / "wait").unlink()
         assert (await asked)[0, 0] == 20.0
