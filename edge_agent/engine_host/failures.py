@@ -8,7 +8,11 @@ _TEXT_KEPT = 600
 
 
 class LoadError(Exception):
-    """A model cannot be loaded; the text names it and says what to do."""
+    """A model cannot be loaded; the text names it and says what to do. `code` tells kinds apart where it matters."""
+
+    def __init__(self, text, code=""):
+        super().__init__(text)
+        self.detail = {"code": code} if code else {}
 
 
 class ModelFailed(Exception):

@@ -12,6 +12,13 @@ from edge_agent.engine_host.model import load
 _UNLOAD_WAIT_S = 5.0
 
 
+def facts(message, descriptors):
+    """What there is of TensorRT here; it never fails."""
+    from edge_agent.engine_host.trt import library  # here, since most hosts never need it
+
+    return library.facts()
+
+
 class Host:
     """The instances of this process, by number."""
 
@@ -36,7 +43,7 @@ class Host:
         try:
             reply = instance.load()
         except LoadError as error:
-            raise Refused("model.load_failed", str(error)) from error
+            raise Refused("model.load_failed", str(error), **error.detail) from error
         self._instances[number] = instance
         return reply
 
@@ -58,6 +65,7 @@ def main(control_socket, args):
     views = wire.SegmentViews()
     control = Control(control_socket, views)
     host = Host(views)
+    control.handler("facts", control.defer(facts))
     control.handler("load", control.defer(host.load))
     control.handler("unload", control.defer(host.unload))
     control.run()

@@ -9,9 +9,10 @@ from typing import Any, Callable, Dict, Optional
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
-from edge_agent.domain.status import PartStatus, State
+from edge_agent.domain.gpu import GpuFacts
 from edge_agent.engines.calls import CallDesk, CallHost, CallMemory
-from edge_agent.engines.hosted import HostedModel, HostOptions
+from edge_agent.engines.facts import ask_facts
+from edge_agent.engines.hosted import HostedModel, HostOptions, part_status
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
 from edge_agent.engines.segments import HostSegments
@@ -106,6 +107,10 @@ class EngineHost:
             await self._segments.share(child, segment, writable)
         except errors.ChildError as error:
             raise errors.ModelNotReady("engine host %s takes no pictures now: %s" % (self.options.name, error)) from error
+
+    async def facts(self, timeout_s: float = 60.0) -> GpuFacts:
+        """What it says of TensorRT and its GPU; unavailable, with the reason, also when it ends of the question."""
+        return await ask_facts(self._supervisor, self._clock, timeout_s)
 
     # -- models -----------------------------------------------------------------------------------------------------
 
@@ -284,16 +289,8 @@ class EngineHost:
         supervisor = self._supervisor
         return {
             "name": self.options.name,
-            **self._part(supervisor).as_json(),
+            **part_status(self.options.name, supervisor).as_json(),
             "pid": supervisor.pid,
             "restarts": supervisor.restarts,
             "models": sorted({model.order.label for model in self.models.values()}),
         }
-
-    def _part(self, supervisor: Supervisor) -> PartStatus:
-        args = {"host": self.options.name, "text": supervisor.reason, "reason": supervisor.reason}
-        if self.up:
-            return PartStatus(State.OK, supervisor.since, args=args)
-        if not supervisor.reason:
-            return PartStatus(State.DEGRADED, supervisor.since, "engine_host.starting", args)
-        return PartStatus(State.FAILED, supervisor.since, "engine_host.died", args)

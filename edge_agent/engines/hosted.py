@@ -6,9 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Deque, List, Optional
 
+from edge_agent.domain.status import PartStatus, State
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
 from edge_agent.errors import EngineError
+from edge_agent.processes.supervisor import Supervisor, SupervisorState
 
 
 @dataclass(frozen=True)
@@ -40,3 +42,13 @@ class HostedModel:
         """Takes no batches any more; its host, if it runs, frees what it had for them."""
         for instance in self.instances:
             instance.close()
+
+
+def part_status(name: str, supervisor: Supervisor) -> PartStatus:
+    """The state of the host itself."""
+    args = {"host": name, "text": supervisor.reason, "reason": supervisor.reason}
+    if supervisor.state is SupervisorState.UP:
+        return PartStatus(State.OK, supervisor.since, args=args)
+    if not supervisor.reason:
+        return PartStatus(State.DEGRADED, supervisor.since, "engine_host.starting", args)
+    return PartStatus(State.FAILED, supervisor.since, "engine_host.died", args)

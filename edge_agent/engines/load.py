@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edge_agent.domain.tensors import DataType, TensorSpec
@@ -15,7 +15,7 @@ class LoadOrder:
 
     model: str
     version: str
-    platform: str  #: onnxruntime_onnx or python
+    platform: str  #: onnxruntime_onnx, tensorrt_plan or python
     path: str  #: the model file
     directory: str  #: the model's folder in the repository (Python decoders lie there)
     threads: int
@@ -26,6 +26,7 @@ class LoadOrder:
     instances: int = 1
     config_json: str = ""  #: Triton's ModelConfig as JSON, for Python models
     warmup_sizes: Tuple[int, ...] = ()  #: batch sizes that are run once at loading, beside 1 and the largest
+    tensorrt: Mapping[str, Any] = field(default_factory=dict)  #: of a plan: dla_core, cuda_graphs, spin
 
     @property
     def label(self) -> str:
@@ -49,6 +50,7 @@ class LoadOrder:
             "warmup": True,
             "warmup_sizes": list(self.warmup_sizes),
             "config_json": self.config_json,
+            "tensorrt": dict(self.tensorrt),
         }
 
 

@@ -20,7 +20,19 @@ REPLY = {
 
 def test_an_order_says_everything_that_the_host_asks_for():
     order = LoadOrder(
-        "m", "3", "onnxruntime_onnx", "/m/3/model.onnx", "/m", 2, None, (X,), (), {"kind": "yolo"}, 2, warmup_sizes=(4, 6)
+        "m",
+        "3",
+        "onnxruntime_onnx",
+        "/m/3/model.onnx",
+        "/m",
+        2,
+        None,
+        (X,),
+        (),
+        {"kind": "yolo"},
+        2,
+        warmup_sizes=(4, 6),
+        tensorrt={"dla_core": 1},
     )
     assert order.label == "m/3"
     assert order.fields(7) == {
@@ -38,6 +50,7 @@ def test_an_order_says_everything_that_the_host_asks_for():
         "warmup": True,
         "warmup_sizes": [4, 6],
         "config_json": "",
+        "tensorrt": {"dla_core": 1},
     }
 
 

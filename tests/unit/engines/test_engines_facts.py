@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from edge_agent.domain.clock import Clock
+from edge_agent.domain.gpu import GpuFacts
+from edge_agent.engines.facts import ask_facts
+from edge_agent.processes.child import ChildSpec
+from edge_agent.processes.supervisor import Supervisor
+
+WAIT_S = 20.0
+
+
+def test_facts_that_a_host_does_not_tell_are_none():
+    assert GpuFacts.from_reply({}) == GpuFacts()
+    assert not GpuFacts.from_reply({"available": True}).usable
+
+
+def test_facts_are_read_as_the_host_tells_them():
+    facts = GpuFacts.from_reply({"available": True, "tensorrt": "8.2.1", "compute_capability": [5, 3], "device": "Nano"})
+    assert (facts.usable, facts.compute_capability, facts.device) == (True, (5, 3), "Nano")
+
+
+@pytest.fixture
+def child(tmp_path):
+    """A child whose module says what it does at `facts`."""
+
+    def spec(body: str) -> ChildSpec:
+        text = (
+            "import os\n"
+            "from edge_agent.engine_host import wire\n"
+            "from edge_agent.engine_host.control import Control\n"
+            "def facts(message, descriptors):\n    %s\n"
+            "def main(sock, args):\n"
+            "    control = Control(sock, wire.SegmentViews())\n"
+            "    control.handler('facts', control.defer(facts))\n"
+            "    control.run()\n"
+        )
+        (tmp_path / "asked.py").write_text(text % body)
+        return ChildSpec("asked", "asked", python=sys.executable, path=(str(tmp_path),))
+
+    return spec
+
+
+async def ask(spec: ChildSpec, timeout_s: float) -> GpuFacts:
+    supervisor = Supervisor(spec, clock=Clock())
+    await supervisor.start()
+    try:
+        return await ask_facts(supervisor, Clock(), timeout_s)
+    finally:
+        await supervisor.stop()
+
+
+async def test_a_host_that_ends_of_the_question_has_no_tensorrt(child):
+    facts = await ask(child("os._exit(3)"), WAIT_S)
+    assert (facts.usable, facts.code) == (False, "engine.broken")
+    assert "while it looked for TensorRT" in facts.text
+
+
+async def test_a_host_that_hangs_of_the_question_has_no_tensorrt(child):
+    facts = await ask(child("import time; time.sleep(60)"), 2.0)
+    assert (facts.usable, facts.code) == (False, "engine.broken")
+
+
+async def test_the_second_answer_counts_when_the_first_life_ended(child, tmp_path):
+    mark = str(tmp_path / "mark")
+    body = "return {'available': True, 'tensorrt': '10'} if os.path.exists(%r) else (open(%r, 'w').close(), os._exit(3))"
+    assert (await ask(child(body % (mark, mark)), WAIT_S)).usable
