@@ -48,6 +48,7 @@ class Job:
         self._progress = progress
         self._timing = TimingCache(order.timing_cache)
         self._warnings = []
+        self._said = []  # in the last try that failed
 
     def run(self):
         """The fields of the report."""
@@ -105,13 +106,13 @@ class Job:
 
     def _plan(self, builder, network, profiles, wanted):
         """(plan, workspace): from the largest workspace down while memory is what fails."""
-        text, words, lines, workspace = "", "", [], 0
-        for workspace, lean in self._tries(lambda: speaks_of_implementation(lines)):
+        text, words, workspace = "", "", 0
+        for workspace, lean in self._tries():
             with Hearing(self._tools.log) as heard:
                 plan, said = self._try(builder, network, profiles, wanted, workspace, lean, text)
             if plan is not None:
                 return plan, workspace
-            lines = ([said] if said else []) + heard.lines
+            self._said = lines = ([said] if said else []) + heard.lines
             words = said or heard.words
             if wanted.misfit():
                 why = "the calibration cache is not this model's, or not one of TensorRT's entropy calibration 2: %s"
@@ -122,7 +123,7 @@ class Job:
             text = "with a workspace of %d MB TensorRT %s; tried again" % (workspace // MIB, why)
         raise refused("build.out_of_memory", "with a workspace of %d MB: %s" % (workspace // MIB, words))
 
-    def _tries(self, lacks_kernels):
+    def _tries(self):
         """(workspace, lean). Lean does without cuBLAS and cuDNN, which cost half a gigabyte where 8.x uses them.
 
         At last a layer that has no kernel without them is tried with them.
@@ -130,7 +131,7 @@ class Job:
         lean = self._tools.has("library_tactics") and self._tools.has("workspace_size")
         for workspace in self._order.workspaces:
             yield workspace, lean
-        if lean and lacks_kernels():
+        if lean and speaks_of_implementation(self._said):
             yield self._order.workspaces[0], False
 
     def _try(self, builder, network, profiles, wanted, workspace, lean, text):
