@@ -10,10 +10,9 @@ from typing import Collection, Dict, Iterable, Iterator, List, Optional, Sequenc
 
 from edge_agent import errors
 from edge_agent.config.model_config import ModelConfig, load_model_config
+from edge_agent.config.platforms import FILES
 from edge_agent.config.section import MODEL_NAME_PATTERN
 
-#: default file name of each platform, in the order in which they are looked for
-_FILES: Dict[str, str] = {"tensorrt_plan": "model.plan", "onnxruntime_onnx": "model.onnx", "python": "model.py"}
 _VERSION = re.compile(r"[1-9][0-9]{0,18}\Z")
 
 
@@ -23,11 +22,22 @@ _NOT_MODELS = ("lost+found",)
 
 @dataclass(frozen=True)
 class VersionEntry:
-    """One version's file."""
+    """One version's file; TensorRT has a second one, of which the plan is only a cache."""
 
     number: int
     platform: str
     path: Path
+    onnx: Optional[Path] = None  #: of `tensorrt_plan`: the ONNX model, where there is one
+
+    @property
+    def plan(self) -> Optional[Path]:
+        """A plan that lies in the repository."""
+        return self.path if self.platform == "tensorrt_plan" and self.path != self.onnx else None
+
+    @property
+    def truth(self) -> Path:
+        """The file that says what the version is."""
+        return self.onnx or self.path
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ def _versions(repository: Path, directory: Path, config: ModelConfig) -> Tuple[V
     for folder in directory.iterdir():
         if _VERSION.match(folder.name) and folder.is_dir():
             entry = _version_file(int(folder.name), folder, config)
-            if entry is not None and _inside(repository, entry.path):
+            if entry is not None and _inside(repository, entry.path) and _inside(repository, entry.truth):
                 entries[entry.number] = entry
     return tuple(entries[number] for number in config.version_policy.select(entries))
 
@@ -117,12 +127,31 @@ def _versions(repository: Path, directory: Path, config: ModelConfig) -> Tuple[V
 def _version_file(number: int, folder: Path, config: ModelConfig) -> Optional[VersionEntry]:
     if config.platform == "ensemble":
         return VersionEntry(number, config.platform, folder)
-    platforms: List[str] = [config.platform] if config.platform else list(_FILES)
-    for platform in platforms:
-        path = folder / (config.default_model_filename or _FILES.get(platform, "model"))
-        if path.is_file():
-            return VersionEntry(number, platform, path)
-    return None
+    said = config.default_model_filename
+    if config.platform not in ("", "tensorrt_plan"):
+        path = folder / (said or FILES.get(config.platform, "model"))
+        return VersionEntry(number, config.platform, path) if path.is_file() else None
+    plan, onnx = _there(folder, said, ".plan"), _there(folder, said, ".onnx")
+    if plan is not None or (onnx is not None and (config.platform or config.build_values is not None)):
+        return VersionEntry(number, "tensorrt_plan", plan or onnx or folder, onnx)
+    if onnx is not None:
+        return VersionEntry(number, "onnxruntime_onnx", onnx)
+    python = _there(folder, said, ".py")
+    return VersionEntry(number, "python", python) if python is not None and not config.platform else None
+
+
+def _there(folder: Path, said: str, ending: str) -> Optional[Path]:
+    """The version's file of that kind.
+
+    `said` names the one that its ending fits (one of nobody's fits a plan); what else there is has the same stem, and a
+    plan of any name may have a model.onnx beside it.
+    """
+    own = Path(said or "model" + ending)
+    if own.suffix == ending or (ending == ".plan" and own.suffix not in (".onnx", ".py")):
+        names = [own.name]
+    else:
+        names = [own.stem + ending] + ["model.onnx"] * (ending == ".onnx" and own.suffix != ".py")
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 #: size, time and identity of every file that a version is made of

@@ -369,6 +369,6 @@ def test_keys_of_a_gpu_are_used_where_tensorrt_runs_the_model(load: Load) -> Non
     text = 'optimization { execution_accelerators { gpu_execution_accelerator { name: "%s" } } }'
     assert load(text % "tensorrt").ignored == ()
     (other,) = load('platform: "tensorrt_plan" ' + text % "cuda").ignored
-    assert other.startswith("optimization.execution_accelerators.gpu_execution_accelerator[0].name (only `tensorrt`")
+    assert other.startswith("optimization.execution_accelerators.gpu_execution_accelerator.cuda.name (only `tensorrt`")
     (said,) = load('platform: "onnxruntime_onnx" ' + text % "tensorrt").ignored
     assert said.endswith("(`tensorrt` is used where platform is silent or tensorrt_plan, as [build])")

@@ -69,6 +69,46 @@ def test_the_platform_is_that_of_the_file_that_is_there_and_a_configured_one_is_
 
 
 @pytest.mark.parametrize(
+    ("files", "config", "platform", "path", "onnx"),
+    [
+        (("model.plan",), "", "tensorrt_plan", "model.plan", None),
+        (("model.plan", "model.onnx"), "", "tensorrt_plan", "model.plan", "model.onnx"),
+        (("model.onnx",), "", "onnxruntime_onnx", "model.onnx", None),
+        (("model.onnx",), "[build]\n", "tensorrt_plan", "model.onnx", "model.onnx"),
+        (("model.onnx",), 'platform = "tensorrt_plan"\n', "tensorrt_plan", "model.onnx", "model.onnx"),
+        (("model.onnx",), 'platform = "onnxruntime_onnx"\n[build]\n', "onnxruntime_onnx", "model.onnx", None),
+        (
+            ("model.onnx",),
+            '[[optimization.execution_accelerators.gpu_execution_accelerator]]\nname = "tensorrt"\n',
+            "tensorrt_plan",
+            "model.onnx",
+            "model.onnx",
+        ),
+        (("net.plan", "model.onnx"), 'default_model_filename = "net.plan"\n', "tensorrt_plan", "net.plan", "model.onnx"),
+        (("engine.trt",), 'default_model_filename = "engine.trt"\n', "tensorrt_plan", "engine.trt", None),
+        (("net.onnx", "net.plan"), 'default_model_filename = "net.onnx"\n', "tensorrt_plan", "net.plan", "net.onnx"),
+        (("net.onnx", "model.plan"), 'default_model_filename = "net.onnx"\n', "onnxruntime_onnx", "net.onnx", None),
+        (("step.py", "model.onnx"), 'default_model_filename = "step.py"\n', "python", "step.py", None),
+        (
+            ("weights.bin",),
+            'platform = "onnxruntime_onnx"\ndefault_model_filename = "weights.bin"\n',
+            "onnxruntime_onnx",
+            "weights.bin",
+            None,
+        ),
+    ],
+)
+def test_tensorrt_has_a_plan_or_an_onnx_model_or_both(tmp_path, files, config, platform, path, onnx):
+    for file in files:
+        model(tmp_path, "net", "1", file=file, config=config)
+    (version,) = found(tmp_path)["net"].versions
+    assert (version.platform, version.path.name) == (platform, path)
+    assert (version.onnx.name if version.onnx else None) == onnx
+    assert (version.plan is not None) == (platform == "tensorrt_plan" and path != onnx)
+    assert version.truth.name == (onnx or path)
+
+
+@pytest.mark.parametrize(
     ("make", "says"),
     [
         (lambda root: model(root, "bad"), "no version folder"),
