@@ -79,8 +79,9 @@ class Loader:
         await self.end_idle_hosts()  # one that came for this version alone has nothing to do
 
     async def _load(self, version: ServedVersion) -> None:
-        host = await self._host(version.config.host_name(version.platform))
-        hosted = await host.load(self._order(version, host.options.name))
+        name = version.config.host_name(version.platform)
+        host = await self._host(name, version.aside)
+        hosted = await host.load(self._order(version, name))
         assert hosted.report is not None
         ignored = ["not used by this version: %s" % key for key in version.config.ignored]
         for warning in [*hosted.report.warnings, *ignored]:
@@ -91,7 +92,8 @@ class Loader:
         except errors.ConfigError:
             host.drop(hosted)
             raise
-        self._metrics.model_loaded(version.name, version.version, hosted.report.load_ms / 1e3)
+        if not version.aside:
+            self._metrics.model_loaded(version.name, version.version, hosted.report.load_ms / 1e3)
         version.become(State.OK)
 
     async def end_idle_hosts(self) -> None:
@@ -106,14 +108,15 @@ class Loader:
     def _batcher(self, version: ServedVersion, host: EngineHost, hosted: HostedModel) -> DynamicBatcher:
         name, number, metrics = version.name, version.version, self._metrics
         assert hosted.report is not None
+        counted = {} if version.aside else {"on_batch": lambda rows, reason: metrics.batch_done(name, number, rows, reason)}
         return DynamicBatcher(
             name,
             number,
             version.policy(hosted.report.max_requests),
             self._clock,
-            on_batch=lambda rows, reason: metrics.batch_done(name, number, rows, reason),
             on_lone_death=lambda: host.lone_death(hosted),
             on_ran=_counter(version.statistics),
+            **counted,
         )
 
     def _order(self, version: ServedVersion, host_name: str) -> LoadOrder:
@@ -146,11 +149,13 @@ class Loader:
         section = self._sections.get(host_name) or HostSection()
         return max(1, (os.cpu_count() or 1) - 1) if section.threads == "auto" else int(section.threads)
 
-    async def _host(self, name: str) -> EngineHost:
+    async def _host(self, like: str, aside: str = "") -> EngineHost:
+        """The host of that name, or one like it beside it."""
         assert self._starting is not None
+        name = like + aside
         async with self._starting:
             if name not in self.hosts:
-                section = self._sections.get(name) or HostSection()
+                section = self._sections.get(like) or HostSection()
                 options = HostOptions(name, section.python, section.batch_timeout_s, section.load_timeout_s)
                 host = EngineHost(options, self._arena, self._clock, self._on_host_event, self._calls)
                 host.on_change = self._on_hosted_change

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edge_agent import errors
 from edge_agent.config.model_config import ModelConfig, load_model_config
@@ -47,8 +47,13 @@ class ModelEntry:
     name: str
     directory: Path
     config: ModelConfig
-    versions: Tuple[VersionEntry, ...]
+    versions: Tuple[VersionEntry, ...]  #: that its version policy selects, lowest first
     fault: str = ""
+    on_disk: Tuple[VersionEntry, ...] = ()  #: all of them
+
+    def only(self, *numbers: int) -> ModelEntry:
+        """The same with these of its versions."""
+        return replace(self, versions=tuple(version for version in self.on_disk if version.number in numbers))
 
 
 def find(repositories: Sequence[Path], name: str) -> Optional[ModelEntry]:
@@ -92,14 +97,14 @@ def read_model(repository: Path, directory: Path, config: Optional[ModelConfig] 
         return ModelEntry(name, directory, empty, (), "the folder is a link that leads out of the repository")
     try:
         config = config or load_model_config(directory)
-        versions = _versions(repository, directory, config)
+        on_disk = _versions(repository, directory, config)
     except (errors.ConfigError, OSError) as error:
         return ModelEntry(name, directory, empty, (), str(error))
     if config.refused:
         return ModelEntry(name, directory, config, (), config.refused)
-    if not versions:
-        return ModelEntry(name, directory, config, (), _nothing_there(directory, config))
-    return ModelEntry(name, directory, config, versions)
+    entry = ModelEntry(name, directory, config, (), on_disk=on_disk)
+    selected = entry.only(*config.version_policy.select(version.number for version in on_disk))
+    return selected if selected.versions else replace(entry, fault=_nothing_there(directory, config))
 
 
 def _nothing_there(directory: Path, config: ModelConfig) -> str:
@@ -121,7 +126,7 @@ def _versions(repository: Path, directory: Path, config: ModelConfig) -> Tuple[V
             entry = _version_file(int(folder.name), folder, config)
             if entry is not None and _inside(repository, entry.path) and _inside(repository, entry.truth):
                 entries[entry.number] = entry
-    return tuple(entries[number] for number in config.version_policy.select(entries))
+    return tuple(entries[number] for number in sorted(entries))
 
 
 def _version_file(number: int, folder: Path, config: ModelConfig) -> Optional[VersionEntry]:
@@ -172,17 +177,17 @@ def fingerprint(entry: ModelEntry, version: VersionEntry) -> Fingerprint:
     return tuple(marks)
 
 
-#: the fingerprints of a model's versions
-Marks = Tuple[Fingerprint, ...]
+#: the fingerprints of a model's versions, of all that are on disk
+Marks = Mapping[int, Fingerprint]
 
 
 def marked(entry: ModelEntry) -> Tuple[ModelEntry, Marks]:
     """Fingerprints of all versions; where files cannot be read the entry has that as its fault. Call it off the loop."""
     try:
-        return entry, tuple(fingerprint(entry, version) for version in entry.versions)
+        return entry, {version.number: fingerprint(entry, version) for version in entry.on_disk}
     except OSError as error:
         fault = "its files cannot be read: %s" % error
-        return replace(entry, versions=(), fault=fault), (((fault, 0, 0, 0),),)
+        return replace(entry, versions=(), on_disk=(), fault=fault), {0: ((fault, 0, 0, 0),)}
 
 
 def replaced(served: Iterable[str], selected: Collection[str], ready: Collection[str]) -> List[str]:

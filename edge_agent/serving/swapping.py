@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Awaitable, Callable, Dict, List, Optional, Set, Tuple
 
@@ -63,7 +62,7 @@ class Swaps:
             self.fault(model, "model.config_rejected", fault)
             return fault
         model.fault, model.unloaded = None, False
-        reasons = [await self._apply_version(model, entry, *pair, anew) for pair in zip(entry.versions, seen)]
+        reasons = [await self._apply_version(model, entry, version, seen[version.number], anew) for version in entry.versions]
         ready = [number for number, version in model.versions.items() if version.ready]
         await self.retire(model, replaced(model.versions, [str(version.number) for version in entry.versions], ready))
         return next((reason for reason in reasons if reason), "")
@@ -74,11 +73,11 @@ class Swaps:
         old, lies = model.versions.get(number), self._lies.get("%s/%s" % (name, number))
         if old is None or lies is None:
             raise errors.ModelNotFound("failed to load '%s' version %s again, it is not loaded" % (name, number))
-        entry = replace(lies, versions=tuple(version for version in lies.versions if str(version.number) == number))
-        entry, (marks,) = await in_thread(marked, entry)
+        entry, marks = await in_thread(marked, lies)
         if entry.fault:
             return entry.fault
-        return await self._apply_version(model, lies, entry.versions[0], marks, anew=True)
+        (version,) = entry.only(int(number)).versions
+        return await self._apply_version(model, lies, version, marks[version.number], anew=True)
 
     async def _apply_version(
         self, model: Model, entry: ModelEntry, version: VersionEntry, marks: Fingerprint, anew: bool

@@ -34,10 +34,16 @@ class ServedVersion:
         config: ModelConfig,
         clock: Clock,
         statistics: Optional[VersionStatistics] = None,
+        aside: str = "",
     ) -> None:
-        """`statistics`: of the version that it replaces, where there was one."""
+        """`statistics`: of the version that it replaces, where there was one.
+
+        `aside`: it answers nobody. It runs in an engine host of its own, named as the usual one with this behind, so that
+        its death is nobody else's, and no metric counts it.
+        """
         self.name = name
         self.version = str(entry.number)
+        self.aside = aside
         self.entry = entry
         self.platform = entry.platform
         self.engine = _ENGINES.get(entry.platform, entry.platform)
