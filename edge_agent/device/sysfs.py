@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional
 
 from edge_agent.device import sensors
 from edge_agent.device.board import read_board
+from edge_agent.device.jetpack import jetpack_of
 from edge_agent.telemetry.procfs import CpuLoad, memory_bytes, read_text
 
 
@@ -22,6 +23,7 @@ class DeviceReader:
         self._root = root
         self._state_dir = state_dir
         self._board = read_board(root)
+        self._jetpack = jetpack_of(self._board)
         self._cpu = CpuLoad(root)
 
     @property
@@ -38,7 +40,10 @@ class DeviceReader:
             "soc": self._board.soc,
             "serial": self._board.serial,
             "l4t": self._board.l4t,
-            "jetpack": None,
+            "jetpack": self._jetpack.name,
+            "jetpack_note": self._jetpack.note or None,
+            "module": self._board.module,
+            "sm": self._jetpack.sm,
             "temperatures_c": sensors.temperatures_c(self._root),
             "gpu_load": sensors.gpu_load(self._root),
             "cpu_load": _rounded(self._cpu.read()),

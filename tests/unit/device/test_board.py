@@ -15,6 +15,7 @@ def test_an_orin_nano_is_recognised(orin_nano: Path) -> None:
         serial="1421123456789",
         l4t="36.4.3",
         machine_id="0123456789abcdef0123456789abcdef",
+        module="p3767-0005",
     )
 
 
