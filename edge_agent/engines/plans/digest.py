@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import stat
 from pathlib import Path
-from typing import Any, Tuple
+from typing import Tuple
 
 from edge_agent import errors
 from edge_agent.engines.plans.onnx_files import external_files
+from edge_agent.engines.plans.regular_file import open_regular
 
 _PIECE = 1 << 20
 
@@ -39,21 +39,16 @@ def file_digest(path: Path) -> str:
 
 def _hashed(path: Path, flags: int = 0) -> Tuple[int, str]:
     """Size and SHA-256, read piece by piece. Raises OSError, also when it is no file or changed meanwhile."""
-    descriptor = os.open(str(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        before = os.fstat(descriptor)
-        if not stat.S_ISREG(before.st_mode):
-            raise OSError(errno.EINVAL, "it is not a file")
+    with open_regular(path, flags) as file:
+        before = os.fstat(file.fileno())
         digest, size = hashlib.sha256(), 0
-        piece = bytearray(_PIECE)
-        view: Any = memoryview(piece)
         while True:
-            count = file.readinto(piece)
-            if not count:
+            piece = file.read(_PIECE)
+            if not piece:
                 break
-            digest.update(view[:count])
-            size += count
-        after = os.fstat(descriptor)
+            digest.update(piece)
+            size += len(piece)
+        after = os.fstat(file.fileno())
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or size != after.st_size:
         raise OSError(errno.EBUSY, "it changed meanwhile")
     return size, digest.hexdigest()

@@ -87,17 +87,19 @@ class PlanKey:
         return "timing-%s.cache" % _digest(fields, _TIMING_DIGITS)
 
     def fields(self) -> Dict[str, Any]:
-        """Everything that counts, for JSON."""
+        """Everything that counts, as JSON has it."""
         recipe = dataclasses.asdict(self.recipe)
         recipe["flags"] = sorted(recipe["flags"])
-        return {
-            "builder": BUILDER_VERSION,
-            "model": self.model,
-            "target": dataclasses.asdict(self.target),
-            "recipe": recipe,
-        }
+        target = dataclasses.asdict(self.target)
+        fields: Dict[str, Any] = json.loads(
+            _text({"builder": BUILDER_VERSION, "model": self.model, "target": target, "recipe": recipe})
+        )
+        return fields
+
+
+def _text(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def _digest(fields: Mapping[str, Any], digits: int) -> str:
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:digits]
+    return hashlib.sha256(_text(fields).encode("ascii")).hexdigest()[:digits]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Set, Tuple
 
 from edge_agent import errors
+from edge_agent.engines.plans.regular_file import open_regular
 from edge_agent.engines.plans.wire_format import Field, Malformed, WireFile
 
 _MAX_DEPTH = 100  #: as protobuf's own readers have it
@@ -36,7 +37,7 @@ def external_files(path: Path) -> Tuple[Path, ...]:
         EngineLoadError: it is no ONNX model, cannot be read, or names a file that is missing or lies outside its folder.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             locations = _Walk(WireFile(file, os.fstat(file.fileno()).st_size)).locations()
     except Malformed as exc:
         raise errors.EngineLoadError("%s is no whole ONNX model: %s; put a good copy in its place" % (path, exc)) from exc

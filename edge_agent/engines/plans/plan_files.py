@@ -12,6 +12,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 from edge_agent.config.durable import give_to_owner_of, write_durably
 from edge_agent.engines.plans.digest import file_digest
+from edge_agent.engines.plans.regular_file import open_regular
 from edge_agent.engines.plans.sidecar import Sidecar
 
 TEMPORARY = ".tmp"  #: ending of files on their way
@@ -159,11 +160,10 @@ def read_sidecar(path: Path, own: bool) -> Optional[Sidecar]:
     """None where there is no file. Raises Unfit, OSError."""
     try:
         check(path, own)
-        descriptor = os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            data = file.read(_MAX_SIDECAR + 1)
     except FileNotFoundError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(_MAX_SIDECAR + 1)
     if len(data) > _MAX_SIDECAR:
         raise Unfit("has a sidecar of over %d bytes" % _MAX_SIDECAR)
     try:
