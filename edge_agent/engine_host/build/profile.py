@@ -50,7 +50,9 @@ def _derived(tensor, declared, batch):
         sizes[0] = tuple(batch)
     unknown = [str(index) for index, (low, _, _) in enumerate(sizes) if low < 0]
     if unknown:
-        raise _nobody_says(tensor, "nobody says how large its dimension %s may be" % " and ".join(unknown), batch)
+        raise _nobody_says(
+            tensor._replace(shape=shape), "nobody says how large its dimension %s may be" % " and ".join(unknown), batch
+        )
     return Range(*(tuple(dims) for dims in zip(*sizes)))
 
 
@@ -58,12 +60,11 @@ def _merged(tensor, declared):
     """The network's sizes with the configured ones; Triton's dims leave the batch dimension out, or not."""
     if declared is None:
         return tensor.shape
-    if len(declared) == len(tensor.shape) - 1:
-        declared = (-1,) + tuple(declared)
-    if len(declared) != len(tensor.shape) or any(a > 0 and b > 0 and a != b for a, b in zip(tensor.shape, declared)):
+    whole = (-1,) + tuple(declared) if len(declared) == len(tensor.shape) - 1 else declared
+    if len(whole) != len(tensor.shape) or any(a > 0 and b > 0 and a != b for a, b in zip(tensor.shape, whole)):
         text = "input '%s' has shape %s, the configuration says %s"
-        raise refused("build.no_profile", text % (tensor.name, list(tensor.shape), list(declared)), permanent=True)
-    return tuple(max(a, b) for a, b in zip(tensor.shape, declared))
+        raise _wrong(text % (tensor.name, list(tensor.shape), list(declared)))
+    return tuple(max(a, b) for a, b in zip(tensor.shape, whole))
 
 
 def _nobody_says(tensor, why, batch):

@@ -11,14 +11,16 @@ _TELLING_SHARE = 0.02  # of the work done, before the time left can be told from
 class Progress:
     """Tells the agent each second, from a thread of its own: a build holds the calling one."""
 
-    def __init__(self, send, expected_s):
+    def __init__(self, send, expected_s, interval_s=_INTERVAL_S, clock=time.monotonic):
         self._send = send
         self._expected_s = expected_s
+        self._interval_s = interval_s
+        self._clock = clock
         self._lock = threading.Lock()
         self._phase = "parse"
         self._text = ""
         self._workspace = 0
-        self._since = time.monotonic()
+        self._since = self._clock()
         self._steps = None
         self._ended = threading.Event()
 
@@ -36,14 +38,15 @@ class Progress:
         """A phase begins; `text` says what is done again, `steps` counts TensorRT's own steps."""
         with self._lock:
             self._phase, self._text, self._workspace, self._steps = phase, text, workspace, steps
-            self._since = time.monotonic()
-        self._tell()
+            self._since = self._clock()
+        self.tell()
 
     def _run(self):
-        while not self._ended.wait(_INTERVAL_S):
-            self._tell()
+        while not self._ended.wait(self._interval_s):
+            self.tell()
 
-    def _tell(self):
+    def tell(self):
+        """Tells now."""
         with self._lock:
             share, eta_s = self._estimate()
             first, last = _SPAN[self._phase]
@@ -60,7 +63,7 @@ class Progress:
         """(share of the phase, seconds left of the build or None)."""
         if self._phase != "build":
             return 0.0, None
-        elapsed = time.monotonic() - self._since
+        elapsed = self._clock() - self._since
         share = self._steps.share if self._steps is not None else 0.0
         if share >= _TELLING_SHARE:
             return share, elapsed * (1 - share) / share
