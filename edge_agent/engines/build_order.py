@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
@@ -44,7 +45,13 @@ class BuildOrder:
     memory_floor_bytes: int = 256 * MIB  #: the build ends when the machine has less than this available
     timeout_s: float = 3600.0
     expected_s: float = 0.0  #: what a build of it took before, for the estimate; 0: unknown
-    model_bytes: int = 0  #: size of the model with its external data; 0: that of the file
+    model_bytes: int = 0  #: size of the model with its external data; 0: looked up
+
+    @property
+    def timing_temporary(self) -> str:
+        """Where the timing cache is written before it takes its place; empty: there is none."""
+        folder, name = os.path.split(self.timing_cache_path)
+        return os.path.join(folder, ".%s.%d.tmp" % (name, os.getpid())) if name else ""
 
     def fields(self, workspaces: Sequence[int]) -> Dict[str, Any]:
         """The control message's fields, with these of its workspace sizes."""
@@ -62,6 +69,7 @@ class BuildOrder:
             "strongly_typed": self.strongly_typed,
             "calibration": self.calibration_path,
             "timing_cache": self.timing_cache_path,
+            "timing_temporary": self.timing_temporary,
             "optimization_level": self.optimization_level,
             "expected_s": self.expected_s,
         }

@@ -16,7 +16,8 @@ from edge_agent.domain.clock import Clock
 from edge_agent.engines.build_order import MIB, BuildOrder, BuildProgress, BuildReport
 from edge_agent.engines.build_run import BuildRun
 from edge_agent.engines.build_watch import BuildLimits, available_bytes, shortage
-from edge_agent.errors import BuildFailed
+from edge_agent.engines.plans.onnx_files import external_files
+from edge_agent.errors import BuildFailed, EngineError
 
 _log = logging.getLogger(__name__)
 
@@ -62,9 +63,9 @@ class Builder:
         self._refuse_when_stopped(order)
         with contextlib.ExitStack() as undo:
             undo.callback(_remove, order.output_path)
-            undo.callback(_remove, order.timing_cache_path and order.timing_cache_path + ".new")
-            await asyncio.get_running_loop().run_in_executor(None, _look_for_room, order)
-            await self._admit(order, on_progress)
+            undo.callback(_remove, order.timing_temporary)
+            model_bytes = await asyncio.get_running_loop().run_in_executor(None, _look_for_room, order)
+            await self._admit(order, model_bytes, on_progress)
             report = await self._run(order, on_progress)
             undo.pop_all()
         return report
@@ -73,9 +74,9 @@ class Builder:
         if self._stopped:
             raise BuildFailed("%s: the agent stops" % order.label, "build.killed")
 
-    async def _admit(self, order: BuildOrder, on_progress: OnProgress) -> None:
+    async def _admit(self, order: BuildOrder, model_bytes: int, on_progress: OnProgress) -> None:
         """Waits for memory: a build that would be ended for lack of it only costs time."""
-        share = self._limits.memory_share_bytes + 2 * _model_bytes(order)
+        share = self._limits.memory_share_bytes + 2 * model_bytes
         deadline = self._clock.monotonic() + order.timeout_s
         told = False
         while True:
@@ -153,25 +154,30 @@ def _remove(path: str) -> None:
 
 
 def _model_bytes(order: BuildOrder) -> int:
+    """Of the file with its external data; what cannot be read the builder has to say."""
     if order.model_bytes:
         return order.model_bytes
-    try:
-        return os.stat(order.onnx_path).st_size
-    except OSError:
-        return 0  # the builder says what is wrong with it
+    path = Path(order.onnx_path)
+    size = 0
+    with contextlib.suppress(OSError, EngineError):
+        size = path.stat().st_size
+        size += sum(file.stat().st_size for file in external_files(path))
+    return size
 
 
-def _look_for_room(order: BuildOrder) -> None:
-    """BuildFailed when the disk could not hold the plan."""
+def _look_for_room(order: BuildOrder) -> int:
+    """The model's bytes; BuildFailed when the disk could not hold its plan."""
     folder = os.path.dirname(order.output_path) or "."
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise BuildFailed("%s: %s cannot be written to: %s" % (order.label, folder, error), "build.no_space") from error
-    need = _model_bytes(order) + _PLAN_MARGIN_BYTES
+    model_bytes = _model_bytes(order)
+    need = model_bytes + _PLAN_MARGIN_BYTES
     if free < need:
         text = "%s: the plan may take %d MB, %s has %d MB left"
         raise BuildFailed(text % (order.label, need // MIB, folder, free // MIB), "build.no_space")
+    return model_bytes
 
 
 def _look_at(order: BuildOrder) -> None:

@@ -46,7 +46,7 @@ class Job:
         self._tools = tools
         self._order = order
         self._progress = progress
-        self._timing = TimingCache(order.timing_cache)
+        self._timing = TimingCache(order.timing_cache, order.timing_temporary)
         self._warnings = []
         self._said = []  # in the last try that failed
 

@@ -30,6 +30,7 @@ class Order:
         self.strongly_typed = message["strongly_typed"]
         self.calibration = str(message["calibration"])
         self.timing_cache = str(message["timing_cache"])
+        self.timing_temporary = str(message["timing_temporary"])
         level = message["optimization_level"]
         self.optimization_level = None if level is None else int(level)
         self.expected_s = float(message["expected_s"])

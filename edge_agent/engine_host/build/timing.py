@@ -5,14 +5,17 @@ import os
 from edge_agent.engine_host.build.output import write_file
 
 _MAX_BYTES = 256 << 20
-SUFFIX = ".new"  # beside the file, until it is whole; the agent removes what a killed build leaves
 
 
 class TimingCache:
-    """Lives through the tries of a build; `path` empty: nothing is read or written."""
+    """Lives through the tries of a build; `path` empty: nothing is read or written.
 
-    def __init__(self, path):
+    `temporary` lies beside it until it is whole; the agent removes what a killed build leaves there.
+    """
+
+    def __init__(self, path, temporary):
         self._path = path
+        self._temporary = temporary
         self._data = b""
         self._kept = b""
         self.warnings = []
@@ -58,11 +61,10 @@ class TimingCache:
         """Writes it, whole or not at all; a full disk costs the next build time, nothing else."""
         if not self._path or self._data == self._kept:
             return
-        temporary = self._path + SUFFIX
         try:
-            write_file(temporary, self._data)
-            os.replace(temporary, self._path)
+            write_file(self._temporary, self._data)
+            os.replace(self._temporary, self._path)
         except OSError as error:
             self.warnings.append("the timing cache cannot be written: %s" % error)
-            if os.path.exists(temporary):
-                os.unlink(temporary)
+            if os.path.exists(self._temporary):
+                os.unlink(self._temporary)

@@ -28,6 +28,10 @@ class Config:
         return self.cache
 
 
+def timing_cache(path):
+    return TimingCache(str(path), str(path.parent / ".timing.tmp"))
+
+
 class Cache:
     def __init__(self, data):
         self.data = data
@@ -73,7 +77,7 @@ def test_a_folder_that_is_not_there_is_no_lack_of_space(tmp_path):
 def test_a_timing_cache_comes_back_larger_and_leaves_nothing_beside_itself(tmp_path):
     path = tmp_path / "timing.cache"
     path.write_bytes(b"good")
-    timing = TimingCache(str(path))
+    timing = timing_cache(path)
     config = Config()
     timing.read()
     timing.attach(config)
@@ -88,7 +92,7 @@ def test_a_timing_cache_comes_back_larger_and_leaves_nothing_beside_itself(tmp_p
 def test_another_board_s_timing_cache_is_begun_anew_and_said(tmp_path):
     path = tmp_path / "timing.cache"
     path.write_bytes(b"another board's")
-    timing = TimingCache(str(path))
+    timing = timing_cache(path)
     config = Config()
     timing.read()
     timing.attach(config)
@@ -98,7 +102,7 @@ def test_another_board_s_timing_cache_is_begun_anew_and_said(tmp_path):
 
 
 def test_a_timing_cache_that_cannot_be_written_costs_no_build(tmp_path):
-    timing = TimingCache(str(tmp_path / "gone" / "timing.cache"))
+    timing = timing_cache(tmp_path / "gone" / "timing.cache")
     timing.read()
     config = Config()
     timing.attach(config)
@@ -108,7 +112,7 @@ def test_a_timing_cache_that_cannot_be_written_costs_no_build(tmp_path):
 
 
 def test_without_a_path_nothing_is_read_or_written(tmp_path):
-    timing = TimingCache("")
+    timing = TimingCache("", "")
     timing.read()
     timing.attach(Config())
     timing.save()
