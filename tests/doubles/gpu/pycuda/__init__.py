@@ -1,0 +1,5 @@
+"""A PyCUDA that needs no GPU."""
+
+VERSION = (2022, 1)
+VERSION_STATUS = ""
+VERSION_TEXT = "2022.1"
