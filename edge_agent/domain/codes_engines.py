@@ -111,7 +111,19 @@ ENGINES: Dict[str, Code] = {
         "The new version gets a copy of the traffic and is compared with the one that serves.",
         "新版本正在接收流量副本，并与当前服务的版本进行比较。",
     ),
+    "model.shadow_waits": code(
+        "The new version is not compared with the one that serves yet: {text}",
+        "尚未开始将新版本与当前服务的版本进行比较：{text}",
+        "Mend what it says, or promote the version unseen: edge-agent models promote NAME.",
+        "请解决上述问题，或直接提升该版本：edge-agent models promote 名称。",
+    ),
     "model.promoted": code("The new version serves now.", "新版本已投入使用。"),
+    "model.promotions_lost": code(
+        "Which versions were promoted or refused could not be read or kept.",
+        "无法读取或保存哪些版本已被提升或拒绝。",
+        "See that the state folder's disk can be written and has room, then look at the versions: edge-agent models list.",
+        "请确认状态目录所在磁盘可写且空间充足，然后查看各版本：edge-agent models list。",
+    ),
     "model.rolled_back": code(
         "The version before it serves again: {text}",
         "已恢复上一个版本：{text}",

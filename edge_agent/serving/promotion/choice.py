@@ -1,0 +1,40 @@
+"""Which of the versions on disk serve, and which one is compared with them: pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple
+
+from edge_agent.serving.promotion.ledger import Record, Refusal
+from edge_agent.serving.repository import ModelEntry
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Numbers of versions."""
+
+    serve: Tuple[int, ...]  #: lowest first; empty where all were refused
+    main: Optional[int] = None  #: of those the one that answers who names none
+    candidate: Optional[int] = None
+    refused: Mapping[int, Refusal] = field(default_factory=dict)  #: those whose files still are what was refused
+
+
+def choose(entry: ModelEntry, marks: Mapping[int, str], record: Record) -> Choice:
+    """What its version policy says, but for refused versions, and with `[accept]` for those that must be compared first.
+
+    `marks`: fingerprints by version, as Refusal has them. A version whose files are others than those that were refused
+    counts as new.
+    """
+    policy = entry.config.version_policy
+    refused = {n: refusal for n, refusal in record.refused.items() if marks.get(n) == refusal.fingerprint}
+    allowed = [version.number for version in entry.on_disk if version.number not in refused]
+    selected = policy.select(allowed)
+    if not selected:
+        return Choice((), refused=refused)
+    active = record.active
+    named = policy.specific is None or active in policy.specific.versions
+    if entry.config.accept is None or active not in allowed or active is None or not named:
+        return Choice(selected, max(selected), refused=refused)  # nothing to compare with
+    serve = {*policy.select(number for number in allowed if number <= active), active}
+    newest = max(selected)
+    return Choice(tuple(sorted(serve)), active, newest if newest > active else None, refused)

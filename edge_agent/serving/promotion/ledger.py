@@ -1,0 +1,137 @@
+"""Which version of each model serves, which one did before, which is tried and which were refused: kept over restarts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from edge_agent.config.durable import write_durably
+from edge_agent.serving.repository import Fingerprint
+
+_log = logging.getLogger(__name__)
+
+FILE_NAME = "promotions.json"
+_FORM = 1  #: number of the file's form
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A version that is not loaded until its files change or an operator promotes it."""
+
+    fingerprint: str
+    code: str
+    reason: str
+    at: str  #: RFC 3339 UTC
+
+    def as_json(self) -> Dict[str, str]:
+        """An entry of `refused`."""
+        return {"fingerprint": self.fingerprint, "code": self.code, "reason": self.reason, "at": self.at}
+
+
+@dataclass
+class Record:
+    """What is known of one model."""
+
+    active: Optional[int] = None  #: it serves, or did last
+    previous: Optional[int] = None  #: it served before: the way back
+    candidate: Optional[int] = None  #: it is compared with the active one
+    refused: Dict[int, Refusal] = field(default_factory=dict)
+
+    def as_json(self) -> Dict[str, Any]:
+        """An entry of `models` in the file."""
+        refused = {str(number): refusal.as_json() for number, refusal in sorted(self.refused.items())}
+        return {"active": self.active, "previous": self.previous, "candidate": self.candidate, "refused": refused}
+
+    def copy(self) -> Record:
+        """One that can be changed for a trial."""
+        return Record(self.active, self.previous, self.candidate, dict(self.refused))
+
+
+def mark_of(marks: Fingerprint) -> str:
+    """A fingerprint in one word."""
+    return hashlib.sha256(json.dumps(marks).encode()).hexdigest()
+
+
+class Ledger:
+    """Records in one small file; without a folder they last as long as the agent runs."""
+
+    def __init__(self, state_dir: Optional[Path]) -> None:
+        self._path = None if state_dir is None else state_dir / FILE_NAME
+        self._records: Dict[str, Record] = {}
+        self._changes = 0
+        self._saved = 0
+        self._saving = threading.Lock()  # callers of `save` are threads of a pool
+
+    def load(self) -> None:
+        """Reads the file; of one that cannot be read nothing is believed, and that is said."""
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            self._records = _records(json.loads(self._path.read_text("utf-8")))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            text = "%s cannot be read, every version counts as new and none as refused: %s: %s"
+            _log.error(text, self._path, type(error).__name__, error, extra={"code": "model.promotions_lost"})
+
+    def of(self, name: str) -> Record:
+        """What is known of a model; nothing at first. Not to be changed."""
+        return self._records.get(name) or Record()
+
+    def all(self) -> Mapping[str, Record]:
+        """What is known, by model. Not to be changed."""
+        return self._records
+
+    def put(self, name: str, record: Optional[Record]) -> bool:
+        """From now on that is so (None: nothing is known); answers whether it is news, for `save`."""
+        if self._records.get(name) == record:
+            return False
+        if record is None:
+            del self._records[name]
+        else:
+            self._records[name] = record
+        self._changes += 1
+        return True
+
+    def content(self) -> Tuple[int, bytes]:
+        """What `save` takes: made on the loop, so that no change is half in it."""
+        models = {name: record.as_json() for name, record in sorted(self._records.items())}
+        return self._changes, json.dumps({"form": _FORM, "models": models}, indent=1).encode()
+
+    def save(self, number: int, content: bytes) -> None:
+        """Writes it; blocks. What cannot be written is told, and is written with the next change."""
+        if self._path is None:
+            return
+        with self._saving:
+            if number <= self._saved:
+                return  # a later one was faster
+            try:
+                write_durably(self._path, content)
+            except OSError as error:
+                text = "%s cannot be written, a restart will not know which version serves: %s"
+                _log.error(text, self._path, error, extra={"code": "model.promotions_lost"})
+            else:
+                self._saved = number
+
+
+def _records(document: Any) -> Dict[str, Record]:
+    """Out of the file's JSON; whatever else raises."""
+    if document["form"] != _FORM:
+        raise ValueError("form %r is not known" % document["form"])
+    return {str(name): _record(fields) for name, fields in document["models"].items()}
+
+
+def _record(fields: Any) -> Record:
+    refused = {}
+    for number, refusal in fields["refused"].items():
+        words = [refusal[key] for key in ("fingerprint", "code", "reason", "at")]
+        if not all(isinstance(word, str) for word in words):
+            raise TypeError("a refusal is made of texts")
+        refused[int(number)] = Refusal(*words)
+    numbers = [fields[key] for key in ("active", "previous", "candidate")]
+    if not all(number is None or type(number) is int for number in numbers):
+        raise TypeError("a version is a whole number")
+    return Record(numbers[0], numbers[1], numbers[2], refused)
