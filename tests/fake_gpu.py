@@ -19,9 +19,11 @@ Faults (read anew at each call):
 Python 3.6 syntax: the children's own tests use it too.
 """
 
+import importlib
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -85,6 +87,10 @@ def write_settings(
 
 def build_libcuda(folder):
     """Compiles the libcuda.so.1 through which ctypes finds the fake device."""
+    if shutil.which("gcc") is None:
+        import pytest
+
+        pytest.skip("the fake driver is compiled by gcc, which is not here")
     target = os.path.join(str(folder), "libcuda.so.1")
     source = os.path.join(DOUBLES, "fake_gpu", "libcuda.c")
     subprocess.check_call(["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", target, source])
@@ -127,7 +133,12 @@ def _module(name):
 
 
 class InProcess:
-    """A context manager: the fakes can be imported in this process, and are forgotten afterwards."""
+    """A context manager: the fakes can be imported in this process, and are forgotten afterwards.
+
+    libcuda.so.1 stays once it was loaded; after the end it answers 801 to everything.
+    """
+
+    _library = []
 
     def __init__(self, folder, **choices):
         self._folder = str(folder)
@@ -137,9 +148,16 @@ class InProcess:
         self._forget()
         write_settings(self._folder, **self._choices)
         sys.path[:0] = [self._folder, DOUBLES]
+        settings = importlib.import_module("fake_gpu.settings")
+        if settings.LIBCUDA and not self._library:
+            self._library.append(settings.LIBCUDA)
+        if settings.LIBCUDA:
+            settings.LIBCUDA = self._library[0]  # one library for a process: a second one would never be found
+        importlib.import_module("fake_gpu.cuda_calls").install()
         return self
 
     def __exit__(self, *_):
+        sys.modules["fake_gpu.cuda_calls"].uninstall()
         for entry in (self._folder, DOUBLES):
             sys.path.remove(entry)
         self._forget()
@@ -148,3 +166,4 @@ class InProcess:
     def _forget():
         for name in [name for name in sys.modules if name.split(".")[0] in _FAKES]:
             del sys.modules[name]
+        importlib.invalidate_caches()

@@ -34,6 +34,14 @@ def install():
             raise RuntimeError("libcuda.c has no %s" % name)
 
 
+def uninstall():
+    """Its calls are answered by nobody from now on; a loaded library cannot be unloaded."""
+    if _kept:
+        for name in _CALLS:
+            _kept[0].fake_cuda_answer(name.encode(), None)
+        del _kept[:]
+
+
 def _guarded(function):
     count = getattr(function, "takes", None) or function.__code__.co_argcount
 

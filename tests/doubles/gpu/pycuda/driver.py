@@ -1,10 +1,10 @@
 """The part of pycuda.driver that an agent could use; nothing that the real one lacks (tests/cuda holds it against that)."""
 
-import ctypes
-import threading
-import time
+import ctypes as _ctypes
+import threading as _threading
+import time as _time
 
-import numpy as np
+import numpy as _np
 from fake_gpu import cuda_calls as _calls
 from fake_gpu import driver as _driver
 from fake_gpu import memory as _memory
@@ -235,12 +235,12 @@ class Event(_Counted):
         _need_context("cuEventRecord")
         self._at = at = [0.0]
         if stream is None:
-            self._done = threading.Event()
-            at[0] = time.monotonic()
+            self._done = _threading.Event()
+            at[0] = _time.monotonic()
             self._done.set()
             return self
         if not stream._work.capturing:
-            stream._work.put(lambda: at.__setitem__(0, time.monotonic()))
+            stream._work.put(lambda: at.__setitem__(0, _time.monotonic()))
         self._done = stream._work.mark()
         return self
 
@@ -274,7 +274,7 @@ class _Memory(_Counted):
         self._block = _memory.allocate(self._size, self._ON_DEVICE)
         if self._block is None:
             raise MemoryError("%s failed: out of memory" % function)
-        self._address = ctypes.addressof(self._block)
+        self._address = _ctypes.addressof(self._block)
         self._count()
 
     def _give_back(self):
@@ -326,8 +326,8 @@ def mem_get_info():
 
 def pagelocked_empty(shape, dtype, order="C", mem_flags=0):
     """An array in page-locked memory."""
-    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    dtype = np.dtype(dtype)
+    shape = (shape,) if isinstance(shape, (int, _np.integer)) else tuple(shape)
+    dtype = _np.dtype(dtype)
     size = dtype.itemsize
     for dim in shape:
         size *= int(dim)
@@ -341,7 +341,7 @@ def pagelocked_empty(shape, dtype, order="C", mem_flags=0):
         "typestr": dtype.str,
         "data": (block._address, False),
     }
-    return np.asarray(block)
+    return _np.asarray(block)
 
 
 def pagelocked_zeros(shape, dtype, order="C", mem_flags=0):
@@ -363,7 +363,7 @@ def pagelocked_zeros_like(array, mem_flags=0):
 
 def _host(buffer, writeable):
     """(array, address, bytes) of a buffer of the host."""
-    array = np.asarray(buffer)
+    array = _np.asarray(buffer)
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise ValueError("ndarray is not contiguous")
     if writeable and not array.flags.writeable:
@@ -394,7 +394,7 @@ def _copy(function, target, source, size, device, stream, keep, locked):
 
 def _is_locked(array):
     base = array
-    while isinstance(base, np.ndarray):
+    while isinstance(base, _np.ndarray):
         base = base.base
     return isinstance(base, PagelockedHostAllocation)
 
@@ -439,4 +439,4 @@ def memset_d8(dest, data, count):
     if not _memory.valid(int(dest), count):
         _driver.break_down()
     _check("cuMemsetD8", _driver.state.sticky)
-    ctypes.memset(int(dest), data, count)
+    _ctypes.memset(int(dest), data, count)
