@@ -16,3 +16,6 @@ class HostSection(Section):
     load_timeout_s: float = Field(
         300.0, gt=0, le=86_400, description="a load, or the first run of a shape, that takes longer counts as hung"
     )
+    memory_max_bytes: int = Field(
+        0, ge=0, le=2**50, description="over this its process is started anew between two batches; 0: no bound"
+    )

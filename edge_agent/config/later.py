@@ -23,7 +23,6 @@ LATER: Tuple[Later, ...] = (
     Later(("http", "fast_path"), "the fast path", off=(True, False)),
     Later(("http", "shared_memory"), "system shared memory", off=(False,)),
     Later(("grpc",), "gRPC"),
-    Later(("hosts", "*", "memory_max_bytes"), "a bound of an engine host's memory", off=(0,)),
     Later(("store", "max_bytes"), "a bound of the database", off=(0,), default=(2147483648,)),
     Later(("store", "retention_days"), "deleting old rows", off=(0,), default=(30,)),
     Later(("store", "media_max_bytes"), "a bound of stored pictures", off=(0,), default=(4294967296,)),

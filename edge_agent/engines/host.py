@@ -12,9 +12,10 @@ from edge_agent.domain.clock import Clock
 from edge_agent.domain.gpu import GpuFacts
 from edge_agent.engines.calls import CallDesk, CallHost, CallMemory
 from edge_agent.engines.facts import ask_facts
-from edge_agent.engines.hosted import HostedModel, HostOptions, part_status
+from edge_agent.engines.hosted import HostedModel, HostOptions, end_code, part_status
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
+from edge_agent.engines.memory import MemoryBound
 from edge_agent.engines.segments import HostSegments
 from edge_agent.engines.traffic import Traffic
 from edge_agent.processes.arena import Arena, Segment
@@ -23,9 +24,6 @@ from edge_agent.processes.supervisor import Supervisor, SupervisorState
 
 _log = logging.getLogger(__name__)
 
-#: a model whose loading or lone run ends its host this often within a minute is stopped
-_DEATHS_ALLOWED = 3
-_DEATH_WINDOW_S = 60.0
 _SHARE_TIMEOUT_S = 5.0
 
 
@@ -62,6 +60,7 @@ class EngineHost:
             on_late_end=self._segments.reaped,
             clock=clock,
         )
+        self._bound = MemoryBound(options, clock, self._supervisor, self._traffic, self.models.values, on_event)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -69,10 +68,12 @@ class EngineHost:
         """Starts the process; `load` waits for it."""
         self._loading = asyncio.Lock()
         await self._supervisor.start()
+        await self._bound.start(self._loading)
 
     async def stop(self) -> None:
         """Ends the process."""
         self._stopping = True
+        await self._bound.stop()
         await self._supervisor.stop()
         await self._calls.tasks.stop()
         self._memory.retire()
@@ -97,6 +98,11 @@ class EngineHost:
     def supervisor(self) -> Supervisor:
         """For status and tests."""
         return self._supervisor
+
+    @property
+    def end_code(self) -> str:
+        """Why its process ended the last time."""
+        return end_code(self._supervisor)
 
     async def share(self, segment: Segment, writable: bool = False) -> None:
         """Lets the host map a segment that is not its own, now and after each restart. ModelNotReady."""
@@ -161,14 +167,7 @@ class EngineHost:
         self._count_death(model, "a request ended it")
 
     def _count_death(self, model: HostedModel, reason: str) -> None:
-        now = self._clock.monotonic()
-        model.deaths.append(now)
-        while model.deaths[0] < now - _DEATH_WINDOW_S:
-            model.deaths.popleft()
-        if len(model.deaths) >= _DEATHS_ALLOWED:
-            model.error = errors.EngineLoadError(
-                "%s ended its engine host %d times within a minute; last: %s" % (model.order.label, len(model.deaths), reason)
-            )
+        if model.died(self._clock.monotonic(), reason):
             self.on_change(model)
 
     def _instance(self, order: LoadOrder) -> EngineInstance:
@@ -234,6 +233,7 @@ class EngineHost:
             await self._segments.attach_all(child)
             for model in [model for model in self.models.values() if model.error is None]:
                 await self._reload(child, model)
+            await self._bound.loaded(child)
         for model in self.models.values():
             for instance in model.instances:
                 if model.error is None:
@@ -258,7 +258,8 @@ class EngineHost:
         """The process ended: everything in flight is lost, and all that is told of it goes by what is left."""
         if not reaped:
             self._segments.abandon(self._supervisor.pid or 0)
-        suspect = not self._traffic.loading
+        suspect = not self._traffic.loading and not self._bound.ending
+        self._bound.down()
         self._blame(suspect)
         self._traffic.reset()
         instances = [instance for model in self.models.values() for instance in model.instances]
@@ -272,7 +273,7 @@ class EngineHost:
         if self._stopping or self._told_down:
             return
         self._told_down = True  # one event for each change of state, not for each try
-        _log.warning("engine host %s ended: %s", self.options.name, reason, extra={"code": "engine_host.died"})
+        _log.warning("engine host %s ended: %s", self.options.name, reason, extra={"code": self.end_code})
         self._on_event("engine_host.down", self.options.name, reason)
 
     def _blame(self, suspect: bool) -> None:
@@ -289,7 +290,7 @@ class EngineHost:
         supervisor = self._supervisor
         return {
             "name": self.options.name,
-            **part_status(self.options.name, supervisor).as_json(),
+            **part_status(self.options.name, supervisor, self._bound.over).as_json(),
             "pid": supervisor.pid,
             "restarts": supervisor.restarts,
             "models": sorted({model.order.label for model in self.models.values()}),

@@ -9,8 +9,12 @@ from typing import Deque, List, Optional
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
-from edge_agent.errors import EngineError
+from edge_agent.errors import EngineError, EngineLoadError
 from edge_agent.processes.supervisor import Supervisor, SupervisorState
+
+#: a model whose loading or lone run ends its host this often within a minute is stopped
+_DEATHS_ALLOWED = 3
+_DEATH_WINDOW_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class HostOptions:
     python: str = ""
     batch_timeout_s: float = 10.0
     load_timeout_s: float = 300.0
+    memory_max_bytes: int = 0  #: 0: no bound
 
 
 @dataclass(eq=False)
@@ -38,17 +43,36 @@ class HostedModel:
         """Whether every instance takes batches."""
         return self.error is None and all(instance.loaded for instance in self.instances)
 
+    def died(self, now: float, reason: str) -> bool:
+        """Its loading, or a lone run of it, ended its host; True when that was once too often, as `error` says."""
+        self.deaths.append(now)
+        while self.deaths[0] < now - _DEATH_WINDOW_S:
+            self.deaths.popleft()
+        if len(self.deaths) < _DEATHS_ALLOWED:
+            return False
+        text = "%s ended its engine host %d times within a minute; last: %s"
+        self.error = EngineLoadError(text % (self.order.label, len(self.deaths), reason))
+        return True
+
     def close(self) -> None:
         """Takes no batches any more; its host, if it runs, frees what it had for them."""
         for instance in self.instances:
             instance.close()
 
 
-def part_status(name: str, supervisor: Supervisor) -> PartStatus:
-    """The state of the host itself."""
-    args = {"host": name, "text": supervisor.reason, "reason": supervisor.reason}
+def end_code(supervisor: Supervisor) -> str:
+    """Why the host's process ended, as an engine host has it."""
+    return supervisor.code if supervisor.code.startswith("engine_host.") else "engine_host.died"
+
+
+def part_status(name: str, supervisor: Supervisor, over: str = "") -> PartStatus:
+    """The state of the host itself; `over`: why it runs on although it takes too much memory."""
+    reason = over or supervisor.reason
+    args = {"host": name, "text": reason, "reason": reason}
     if supervisor.state is SupervisorState.UP:
+        if over:
+            return PartStatus(State.DEGRADED, supervisor.since, "engine_host.memory", args)
         return PartStatus(State.OK, supervisor.since, args=args)
     if not supervisor.reason:
         return PartStatus(State.DEGRADED, supervisor.since, "engine_host.starting", args)
-    return PartStatus(State.FAILED, supervisor.since, "engine_host.died", args)
+    return PartStatus(State.FAILED, supervisor.since, end_code(supervisor), args)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, Iterator, List, Set
+from typing import Callable, Iterator, List, Optional, Set
 
 Listener = Callable[[], None]
 
@@ -17,12 +17,13 @@ class Traffic:
         self._waiting: List[Listener] = []  #: who waits to run alone: nothing new until the host is empty
         self._calling: Set[int] = set()  #: instances whose model waits for another, maybe one of this host
         self._loads = 0
+        self._when_empty: Optional[Listener] = None  #: nothing new until the process was replaced
         self._listeners: List[Listener] = []
 
     @property
     def open(self) -> bool:
         """Whether ordinary batches may be sent."""
-        return bool(self._calling) or (not self._alone and not self._waiting)
+        return bool(self._calling) or (not self._alone and not self._waiting and self._when_empty is None)
 
     @property
     def loading(self) -> bool:
@@ -40,8 +41,8 @@ class Traffic:
 
     def may_run_alone(self, listener: Listener) -> bool:
         """Whether nothing else runs or is being loaded; if not, the host is let run empty, then `listener` is called."""
-        if self._loads:
-            return False  # everybody is told when the loading has ended
+        if self._loads or self._when_empty is not None:
+            return False  # everybody is told when the loading has ended, or the new process has its models
         if self.held == 0:
             return True
         if listener not in self._waiting:
@@ -67,8 +68,18 @@ class Traffic:
     def ended(self) -> None:
         """A batch was answered."""
         self.held -= 1
-        if self.held == 0 and not self.open:
+        if self.held:
+            return
+        if self._when_empty is not None:
+            self._when_empty()
+        elif not self.open:
             self._tell()
+
+    def close(self, when_empty: Listener) -> None:
+        """Nothing new until `reset`; `when_empty` is called once nothing runs. A model that calls another gets its answer."""
+        self._when_empty = when_empty
+        if not self.held:
+            when_empty()
 
     @contextlib.contextmanager
     def load(self) -> Iterator[None]:
@@ -88,6 +99,9 @@ class Traffic:
         self._alone = False
         self._waiting.clear()
         self._calling.clear()
+        when_empty, self._when_empty = self._when_empty, None
+        if when_empty is not None:
+            when_empty()
 
     def _tell(self) -> None:
         """Who waits to run alone is asked first: the others would fill the host again, and again."""

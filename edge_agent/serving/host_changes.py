@@ -39,12 +39,11 @@ class HostChanges:
                 if len(hosted.deaths) >= _DEATHS:
                     self.on_crash_loop(version)
         elif hosted.ready:
-            version.become(State.OK)
+            version.up_again()
         else:
             assert version.host is not None
             version.become(State.FAILED, "model.host_down", host=version.host.options.name)
 
-    def of_host(self, kind: str, name: str, text: str) -> None:
-        """An engine host went down, or is up."""
-        code = "engine_host.died" if kind == "engine_host.down" else "engine_host.up"
+    def of_host(self, kind: str, name: str, text: str, code: str) -> None:
+        """An engine host went down, is up, or takes more memory than it should."""
         self._journal.event(kind, name, code=code, args={"host": name, "reason": text}, text=text)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
-from typing import Callable, Dict, List, Mapping, Optional
+from collections import Counter
+from pathlib import Path
+from typing import Any, AsyncIterator, Awaitable, Callable, Counter as Counts, Dict, List, Mapping, Optional
 
 from edge_agent import errors
 from edge_agent.batching.batcher import DynamicBatcher
 from edge_agent.config.hosts import HostSection
+from edge_agent.config.model_config import ModelConfig
+from edge_agent.config.optimization import BuildConfig
 from edge_agent.domain.clock import Clock
+from edge_agent.domain.gpu import GpuFacts
 from edge_agent.domain.status import State
 from edge_agent.engines.batch import Ran
 from edge_agent.engines.calls import CallDesk
@@ -27,11 +33,15 @@ from edge_agent.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
-_SERVED_PLATFORMS = ("onnxruntime_onnx", "python")
+#: by what an engine is called, what its host is told
+_PLATFORMS = {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan", "python": "python"}
+
+#: loads a version that TensorRT should serve, one way or another
+Heal = Callable[[ServedVersion], Awaitable[None]]
 
 
 class Loader:
-    """Owns the engine hosts; one appears with the first model that names it."""
+    """Owns the engine hosts; one appears with the first model that names it. TensorRT's versions go to `heal`."""
 
     def __init__(
         self,
@@ -39,7 +49,7 @@ class Loader:
         clock: Clock,
         metrics: Metrics,
         sections: Mapping[str, HostSection],
-        on_event: Callable[[str, str, str], None],
+        on_event: Callable[[str, str, str, str], None],
         calls: Optional[CallDesk] = None,
     ) -> None:
         self.hosts: Dict[str, EngineHost] = {}
@@ -50,6 +60,8 @@ class Loader:
         self._on_event = on_event
         self._calls = calls
         self._starting: Optional[asyncio.Lock] = None
+        self._used: Counts[str] = Counter()  #: hosts that somebody asks something, models or not
+        self.heal: Heal = self.serve_file
         self.on_change: Callable[[HostedModel], None] = lambda hosted: None
 
     async def start(self) -> None:
@@ -67,21 +79,27 @@ class Loader:
         if not isinstance(version, ServedVersion):
             return  # an ensemble has nothing of its own that could be loaded
         try:
-            if version.platform not in _SERVED_PLATFORMS:
-                raise errors.EngineLoadError("%s is not served by this version of the agent" % version.platform)
-            version.sha256 = await asyncio.get_running_loop().run_in_executor(None, digest, version.entry.path)
-            await self._load(version)
+            version.sha256 = await asyncio.get_running_loop().run_in_executor(None, digest, version.entry.truth)
+            await (self.heal if version.platform == "tensorrt_plan" else self.serve_file)(version)
             return
         except errors.ConfigError as error:
             version.become(State.FAILED, "model.config_rejected", text=str(error))
         except (errors.EdgeAgentError, OSError) as error:
-            version.become(State.FAILED, "model.load_failed", text=str(error))
+            version.become(State.FAILED, str(error_detail(error, "code") or "model.load_failed"), text=str(error))
         await self.end_idle_hosts()  # one that came for this version alone has nothing to do
 
-    async def _load(self, version: ServedVersion) -> None:
-        name = version.config.host_name(version.platform)
-        host = await self._host(name, version.aside)
-        hosted = await host.load(self._order(version, name))
+    async def serve_file(self, version: ServedVersion) -> None:
+        """Serves the version's own file with the engine that its platform names. EngineLoadError, ConfigError."""
+        await self.bring(version, version.engine, version.entry.path, version.config.host_name(version.platform))
+        version.rest(State.OK)
+
+    async def bring(self, version: ServedVersion, engine: str, path: Path, like: str) -> None:
+        """Loads a file into the host of that name with that engine; what the version is then is the caller's to say.
+
+        EngineLoadError, ConfigError.
+        """
+        host = await self._host(like, version.aside)
+        hosted = await host.load(self._order(version, engine, path, like))
         assert hosted.report is not None
         ignored = ["not used by this version: %s" % key for key in version.config.ignored]
         for warning in [*hosted.report.warnings, *ignored]:
@@ -92,16 +110,34 @@ class Loader:
         except errors.ConfigError:
             host.drop(hosted)
             raise
+        version.engine = engine
         if not version.aside:
             self._metrics.model_loaded(version.name, version.version, hosted.report.load_ms / 1e3)
-        version.become(State.OK)
+
+    async def facts(self, like: str) -> GpuFacts:
+        """What the host of that name has of TensorRT; it is started for it where no model has done so."""
+        async with self._using(like) as host:
+            return await host.facts()
+
+    @contextlib.asynccontextmanager
+    async def _using(self, like: str) -> AsyncIterator[EngineHost]:
+        """The host does not end meanwhile for lack of models."""
+        self._used[like] += 1
+        try:
+            yield await self._host(like)
+        finally:
+            self._used[like] -= 1
+
+    def python(self, like: str) -> str:
+        """The interpreter of a host; empty: the agent's own."""
+        return (self._sections.get(like) or HostSection()).python
 
     async def end_idle_hosts(self) -> None:
         """A host ends with its last model: then its memory is returned for certain."""
         assert self._starting is not None
         async with self._starting:
             for name, host in list(self.hosts.items()):
-                if not host.models and not host.loading:
+                if not host.models and not host.loading and not self._used[name]:
                     await host.stop()
                     self.hosts.pop(name, None)  # last, so that `stop` finds it even if this is cancelled
 
@@ -119,9 +155,9 @@ class Loader:
             **counted,
         )
 
-    def _order(self, version: ServedVersion, host_name: str) -> LoadOrder:
+    def _order(self, version: ServedVersion, engine: str, path: Path, host_name: str) -> LoadOrder:
         config = version.config
-        python = version.platform == "python"
+        python = engine == "python"
         # No file tells whether a Python model batches: silence means that it does not, as in Triton.
         max_batch_size = config.max_batch_size or 0 if python else config.max_batch_size
         batched = max_batch_size != 0
@@ -131,8 +167,8 @@ class Loader:
         return LoadOrder(
             model=version.name,
             version=version.version,
-            platform=version.platform,
-            path=str(version.entry.path),
+            platform=_PLATFORMS[engine],
+            path=str(path),
             directory=str(version.entry.path.parent.parent),
             threads=self._threads(host_name),
             max_batch_size=max_batch_size,
@@ -142,6 +178,7 @@ class Loader:
             instances=config.instances,
             config_json=json.dumps(described) if described else "",
             warmup_sizes=config.dynamic_batching.preferred_batch_size if config.dynamic_batching else (),
+            tensorrt=_tensorrt(config) if engine == "tensorrt" else {},
         )
 
     def _threads(self, host_name: str) -> int:
@@ -156,7 +193,9 @@ class Loader:
         async with self._starting:
             if name not in self.hosts:
                 section = self._sections.get(like) or HostSection()
-                options = HostOptions(name, section.python, section.batch_timeout_s, section.load_timeout_s)
+                options = HostOptions(
+                    name, section.python, section.batch_timeout_s, section.load_timeout_s, section.memory_max_bytes
+                )
                 host = EngineHost(options, self._arena, self._clock, self._on_host_event, self._calls)
                 host.on_change = self._on_hosted_change
                 self.hosts[name] = host  # first, so that `stop` finds it even if this is cancelled
@@ -167,9 +206,29 @@ class Loader:
         self.on_change(hosted)
 
     def _on_host_event(self, kind: str, name: str, text: str) -> None:
+        code = kind
         if kind == "engine_host.down":
+            code = self.hosts[name].end_code
             self._metrics.child_restarted("host:" + name)
-        self._on_event(kind, name, text)
+        self._on_event(kind, name, text, code)
+
+
+def error_detail(error: Exception, name: str) -> Any:
+    """What an error says beside its text; None where it does not."""
+    return error.args_by_name.get(name) if isinstance(error, errors.EdgeAgentError) else None
+
+
+def _tensorrt(config: ModelConfig) -> Dict[str, Any]:
+    """How a plan is run; how it is built has no part in it."""
+    build = config.build_values or BuildConfig()
+    cuda = config.optimization.cuda if config.optimization is not None else None
+    profiles = [int(number) for group in config.instance_group[:1] for number in group.profile if number.isdigit()]
+    return {
+        "dla_core": build.dla_core,
+        "cuda_graphs": build.cuda_graphs,
+        "profiles": profiles,
+        "spin": cuda is not None and cuda.busy_wait_events,
+    }
 
 
 def _counter(statistics: VersionStatistics) -> Callable[[int, Ran], None]:

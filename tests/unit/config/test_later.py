@@ -16,7 +16,6 @@ CAMERA = "[[cameras]]\nname='dock'\nsource='x.mp4'\nmodel='m'\n"
         ("[http.lan]\nport = 8443", "http.lan"),
         ("[http]\nshared_memory = true", "http.shared_memory"),
         ("[grpc]", "grpc"),
-        ("[hosts.gpu]\nmemory_max_bytes = 5", "hosts.gpu.memory_max_bytes"),
         ("[store]\nretention_days = 7", "store.retention_days"),
         (CAMERA + "keep = 'changes'", "cameras.dock.keep"),
         (CAMERA + "zones = { gate = [[0, 0], [1, 0], [1, 1]] }", "cameras.dock.zones"),
@@ -54,7 +53,6 @@ def test_what_this_version_cannot_do_is_never_accepted_in_silence(faults_of: Any
         CAMERA
         + "keep = 'all'\nmotion_gate = false\ntracker = false\nrecorder_s = 0\nzones = {}\nmasks = []\nsnapshot = 'none'",
         "[device]\nstats = 'off'\ngovernor = false",
-        "[hosts.gpu]\nmemory_max_bytes = 0",
         "[store]\nretention_days = 0\nmax_bytes = 0",
     ],
 )

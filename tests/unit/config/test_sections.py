@@ -51,7 +51,7 @@ DEFAULTS: Dict[Type[Section], Dict[str, Any]] = {
         "trust_plans": "alone",
         "plans_max_bytes": 4294967296,
     },
-    HostSection: {"python": "", "threads": "auto", "batch_timeout_s": 10, "load_timeout_s": 300},
+    HostSection: {"python": "", "threads": "auto", "batch_timeout_s": 10, "load_timeout_s": 300, "memory_max_bytes": 0},
     VisionSection: {"python": ""},
     ArenaSection: {"max_bytes": 268435456},
     StoreSection: {

@@ -105,7 +105,7 @@ class NoMemory(Arena):
 
 async def test_whatever_goes_wrong_in_a_load_the_version_has_failed_and_is_not_loading_for_ever(tmp_path):
     add_model(tmp_path, "add", "add_one.onnx")
-    loader = Loader(NoMemory(1 << 20), Clock(), Metrics(), {}, lambda kind, name, text: None)
+    loader = Loader(NoMemory(1 << 20), Clock(), Metrics(), {}, lambda kind, name, text, code: None)
     await loader.start()
     (entry,) = scan([tmp_path])
     version = ServedVersion("add", entry.versions[0], entry.config, Clock())
