@@ -7,11 +7,11 @@ import time
 import traceback
 
 from edge_agent.engine_host import wire
-from edge_agent.engine_host.failures import ModelFailed, shortened
+from edge_agent.engine_host.failures import ModelFailed, RunFailed, shortened
 from edge_agent.engine_host.gather import Gatherer
 from edge_agent.engine_host.kept import KeptAnswers
-from edge_agent.engine_host.model import misfit
 from edge_agent.engine_host.payload import Payload
+from edge_agent.engine_host.warm_up import misfit
 
 
 class BatchRunner:
@@ -43,77 +43,86 @@ class BatchRunner:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def _execute(self, data, count, batch):
+        run, groups = self._read(data, count, batch)
+        run_group = self._run_apart if self._model.engine.apart else self._run_group
+        for group in groups:
+            run_group(run, group)
+        return run.messages()
+
+    def _read(self, data, count, batch):
+        """(the batch, its members in the groups that run as one). A message that cannot be read is answered as a whole."""
         try:
             requests = wire.unpack_execute(data, count)
         except (struct.error, wire.WireError) as error:
+            run = Run(batch, [None] * count, {})
             text = "the batch's message is malformed: %s" % error
-            answers = [failure(number, "engine.bad_reference", text) for number in range(count)]
-            return wire.pack_answers(batch, answers, wire.Times(True))
+            run.answers = [failure(number, "engine.bad_reference", text) for number in range(count)]
+            return run, []
         told = {place: fields for (number, place), fields in self._told.items() if number == batch}
         self._told = {key: fields for key, fields in self._told.items() if key[0] > batch}
-        run = _Run(batch, requests, told)
+        run = Run(batch, requests, told)
         members = self._gather(run)
-        alone = self._model.max_batch_size <= 1
-        run_group = self._run_apart if self._model.engine.apart else self._run_group
-        for group in [[member] for member in members] if alone else [members]:
-            if group:
-                run_group(run, group)
-        times = wire.Times(True, run.rows, run.input_ns, run.infer_ns, run.output_ns)
-        return wire.pack_answers(batch, run.answers, times)
+        if self._model.max_batch_size <= 1:
+            return run, [[member] for member in members]
+        return run, [members] if members else []
 
     def _gather(self, run):
         """Members with their arrays; a request whose references are bad is answered here and touches no other."""
-        started = _now()
+        started = now_ns()
         members = []
         for number, request in enumerate(run.requests):
             refused = run.told.get(number, {}).get("refused")
             if refused:
-                run.answers[number] = _failed(number, ModelFailed(refused, "INVALID_ARG"))
+                run.answers[number] = failed(number, ModelFailed(refused, "INVALID_ARG"))
                 continue
             try:
                 first = members[0] if members and self._model.max_batch_size > 1 else None
                 members.append(self._gatherer.member(number, request, first))
             except wire.WireError as error:
                 run.answers[number] = failure(number, "engine.bad_reference", str(error))
-        run.input_ns += _now() - started
+        run.input_ns += now_ns() - started
         return members
 
     def _run_group(self, run, group):
-        started = _now()
+        started = now_ns()
         try:
             feeds = self._gatherer.feeds(group)
-            ready = _now()
+            ready = now_ns()
             names = self._wanted_names(group)
             outputs = dict(zip(names, self._model.engine.run(names, feeds)))
-            done = _now()
+            done = now_ns()
             wrong = misfit(outputs, sum(member.request.rows for member in group)) if self._model.batched else ""
         except Exception as error:  # noqa: BLE001 - the engine's own classes; a bad batch must not end the thread
-            wrong, outputs, ready, done = error, {}, started, _now()
+            wrong, outputs, ready, done = error, {}, started, now_ns()
         run.rows += sum(member.request.rows for member in group)
         run.input_ns += ready - started
         run.infer_ns += done - ready
+        self._answer_group(run, group, outputs, wrong, len(group) == 1)
+        run.output_ns += now_ns() - done
+
+    def _answer_group(self, run, group, outputs, wrong, alone):
+        """Each member's own rows of the outputs, or what went wrong."""
         at = 0
         for member in group:
             rows = slice(at, at + member.request.rows) if self._model.batched else slice(None)
             at += member.request.rows
             run.answers[member.number] = (
-                _failed(member.number, wrong) if wrong else self._answer(run.batch, member, outputs, rows, len(group) == 1)
+                failed(member.number, wrong) if wrong else self._answer(run.batch, member, outputs, rows, alone)
             )
-        run.output_ns += _now() - done
 
     def _run_apart(self, run, group):
         """The engine gets the requests as they are, all at once, and answers each by itself."""
-        started = _now()
+        started = now_ns()
         try:
             asked = [
                 (self._gatherer.own_feeds(member), self._wanted_names([member]), run.told.get(member.number, {}))
                 for member in group
             ]
-            ready = _now()
+            ready = now_ns()
             answers = self._model.engine.run_apart(asked)
         except Exception as error:  # noqa: BLE001 - as above
             ready, answers = started, [error] * len(group)
-        done = _now()
+        done = now_ns()
         run.rows += sum(member.request.rows for member in group)
         run.input_ns += ready - started
         run.infer_ns += done - ready
@@ -122,10 +131,10 @@ class BatchRunner:
             if isinstance(outputs, dict):
                 wrong = misfit(outputs, member.request.rows) if self._model.batched else ""
             if wrong:
-                run.answers[member.number] = _failed(member.number, wrong)
+                run.answers[member.number] = failed(member.number, wrong)
             else:
                 run.answers[member.number] = self._answer(run.batch, member, outputs, slice(None), False)
-        run.output_ns += _now() - done
+        run.output_ns += now_ns() - done
 
     def _wanted_names(self, group):
         """Each output that somebody wants, once; decoders take all."""
@@ -204,7 +213,7 @@ class BatchRunner:
         return wire.AnswerRef(number, wire.NO_ROOM, need=payload.nbytes)
 
 
-class _Run:
+class Run:
     """What one batch has come to so far."""
 
     def __init__(self, batch, requests, told):
@@ -217,17 +226,24 @@ class _Run:
         self.infer_ns = 0
         self.output_ns = 0
 
+    def messages(self):
+        """The answers and times as datagrams."""
+        times = wire.Times(True, self.rows, self.input_ns, self.infer_ns, self.output_ns)
+        return wire.pack_answers(self.batch, self.answers, times)
+
 
 def failure(number, code, text, **more):
     """A FAILED answer."""
     return wire.AnswerRef(number, wire.FAILED, (), json.dumps(dict(more, code=code, text=text)).encode())
 
 
-def _failed(number, wrong):
+def failed(number, wrong):
     """The answer to a request that the model did not answer: `wrong` is a text or what was raised."""
     status = wrong.status if isinstance(wrong, ModelFailed) else ""
-    return failure(number, "engine.execution_failed", shortened(wrong), status=status)
+    code = wrong.code if isinstance(wrong, RunFailed) else "engine.execution_failed"
+    return failure(number, code, shortened(wrong), status=status)
 
 
-def _now():
+def now_ns():
+    """Nanoseconds for intervals."""
     return int(time.perf_counter() * 1e9)

@@ -23,6 +23,14 @@ class ModelFailed(Exception):
         self.status = status
 
 
+class RunFailed(Exception):
+    """An engine cannot do this run, and can do others; `code` is what the request is told."""
+
+    def __init__(self, text, code="engine.execution_failed"):
+        super().__init__(text)
+        self.code = code
+
+
 def shortened(error):
     """What a library said, on one line that fits a status page."""
     text = " ".join(str(error).split()) or type(error).__name__

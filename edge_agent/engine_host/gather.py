@@ -66,6 +66,10 @@ class Gatherer:
             for index, spec in enumerate(self._model.inputs)
         }
 
+    def parts(self, group):
+        """Each input's arrays by name, one a request: for an engine that puts them together in memory of its own."""
+        return {spec.name: [member.arrays[index] for member in group] for index, spec in enumerate(self._model.inputs)}
+
     def own_feeds(self, member):
         """One request's inputs by name, for whoever may keep or change them."""
         return {spec.name: array.copy() for spec, array in zip(self._model.inputs, member.arrays)}

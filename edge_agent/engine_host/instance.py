@@ -11,6 +11,7 @@ from edge_agent.engine_host import wire
 from edge_agent.engine_host.batch import BatchRunner
 from edge_agent.engine_host.boot import set_name
 from edge_agent.engine_host.calls import Caller
+from edge_agent.engine_host.overlap import OverlappedService
 
 
 class Instance:
@@ -57,7 +58,8 @@ class Instance:
                 self._load = None
             set_name(self._name)  # not before: threads that a library makes for the whole process would bear it
             self._loaded.put(reply)
-            _Service(model, self._channel, self._views).run()
+            service = OverlappedService if getattr(model.engine, "overlaps", False) else _Service
+            service(model, self._channel, self._views).run()
 
 
 class _Service:

@@ -2,15 +2,13 @@
 
 import time
 
-import numpy
-
 from edge_agent.engine_host.decoders import registry
 from edge_agent.engine_host.decoders.decoder import DecodeError
-from edge_agent.engine_host.failures import LoadError, shortened
-from edge_agent.engine_host.tensors import NUMPY_TYPES, Spec
+from edge_agent.engine_host.failures import LoadError
+from edge_agent.engine_host.tensors import Spec
+from edge_agent.engine_host.warm_up import warm_up
 
 _DEFAULT_BATCH_SIZE = 4
-_MAX_WARM_UP_BYTES = 1 << 30
 
 
 class Model:
@@ -65,13 +63,46 @@ def _of_onnx(message, warnings):
 
     path = message["path"]
     engine = onnx_engine.open_engine(path, message["threads"])
+    model = _of_file(message, engine, _DEFAULT_BATCH_SIZE, warnings)
+    if message.get("warmup", True):
+        warm_up(model, message.get("warmup_sizes") or (), warnings)
+    return model
+
+
+def _of_tensorrt(message, warnings):
+    from edge_agent.engine_host.trt import engine as tensorrt  # here, since most hosts have no TensorRT
+
+    path = message["path"]
+    engine = tensorrt.open_engine(path, message.get("tensorrt") or {})
+    try:
+        largest = max(engine.rows or (1,))
+        model = _of_file(message, engine, largest, warnings)
+        _fit_profiles(model, message["max_batch_size"], largest, warnings)
+        if message.get("warmup", True):
+            warm_up(model, message.get("warmup_sizes") or (), warnings)
+        return model
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _fit_profiles(model, asked, largest, warnings):
+    """The batches of a plan are those of its profiles."""
+    if not model.batched:
+        return
+    model.engine.may_pad = True
+    if largest < model.max_batch_size:
+        text = "%s: its profiles end at %d rows, so at most %d of the %d rows asked for run together; build it with more"
+        warnings.append(text % (model.path, largest, largest, asked))
+        model.max_batch_size = largest
+
+
+def _of_file(message, engine, default, warnings):
+    path = message["path"]
     inputs = _merge(path, "input", engine.inputs, message.get("inputs"))
     outputs = _merge(path, "output", engine.outputs, message.get("outputs"))
-    max_batch_size = _batch_size(path, message["max_batch_size"], inputs, outputs, warnings)
-    model = _model(message, engine, inputs, outputs, max_batch_size)
-    if message.get("warmup", True):
-        _warm_up(model, message.get("warmup_sizes") or (), warnings)
-    return model
+    max_batch_size = _batch_size(path, message["max_batch_size"], default, inputs, outputs, warnings)
+    return _model(message, engine, inputs, outputs, max_batch_size)
 
 
 def _of_python(message, warnings):
@@ -82,7 +113,7 @@ def _of_python(message, warnings):
     return _model(message, engine, engine.inputs, engine.outputs, engine.max_batch_size)
 
 
-_KINDS = {"onnxruntime_onnx": _of_onnx, "python": _of_python}
+_KINDS = {"onnxruntime_onnx": _of_onnx, "tensorrt_plan": _of_tensorrt, "python": _of_python}
 
 
 def _model(message, engine, inputs, outputs, max_batch_size):
@@ -130,11 +161,11 @@ def _merge_shape(path, role, spec, declared):
     return [max(a, b) for a, b in zip(spec.shape, dims)]
 
 
-def _batch_size(path, asked, inputs, outputs, warnings):
-    """The batch size that the graph can do, at most `asked`; None asks the file, in Triton's way of completing a config."""
+def _batch_size(path, asked, default, inputs, outputs, warnings):
+    """What the graph can do, at most `asked`; None: `default` where it is dynamic, as Triton completes a config."""
     if asked is None:
         dynamic = inputs and all(spec.shape and spec.shape[0] < 0 for spec in inputs + outputs)
-        return _DEFAULT_BATCH_SIZE if dynamic else 0
+        return default if dynamic else 0
     if asked < 1:
         return 0
     for spec in inputs:
@@ -157,79 +188,3 @@ def _make_decoder(message, inputs, outputs):
         return registry.make(message.get("decode"), inputs, outputs, message.get("directory", ""))
     except DecodeError as error:
         raise LoadError("%s: [decode] %s" % (message["path"], error)) from error
-
-
-def _warm_up(model, preferred, warnings):
-    """Runs zeros once at each end of the batch sizes and at those preferred, and looks at what comes.
-
-    So no request pays for the first run of a size that will come often.
-    """
-    if any(dim < 0 for spec in model.inputs for dim in spec.shape[1 if model.batched else 0 :]):
-        return  # sizes come with the first request
-    try:
-        _try_rows(model, 1)
-    except LoadError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the engine's own classes
-        raise LoadError("%s: a run with zeros failed: %s" % (model.path, shortened(error))) from error
-    for rows in sorted({model.max_batch_size, *preferred}, reverse=True):
-        if 1 < rows <= model.max_batch_size and _input_bytes(model, rows) <= _MAX_WARM_UP_BYTES:
-            _try_batch(model, rows, warnings)
-
-
-def _try_batch(model, rows, warnings):
-    """A model that cannot run so many rows runs requests one by one."""
-    try:
-        _try_rows(model, rows)
-    except LoadError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the engine's own classes
-        warnings.append(
-            "%s: runs 1 row but not %d, so requests run one by one; export it with a batch dimension that is dynamic "
-            "throughout, or set max_batch_size = 1 (%s)" % (model.path, rows, shortened(error))
-        )
-        model.max_batch_size = 1
-
-
-def _try_rows(model, rows):
-    feeds = {}
-    for spec in model.inputs:
-        shape = (rows,) + spec.shape[1:] if model.batched else spec.shape
-        feeds[spec.name] = _zeros(shape, spec.datatype)
-    outputs = dict(zip(model.output_names, model.engine.run(model.output_names, feeds)))
-    if model.batched:
-        wrong = misfit(outputs, rows)
-        if wrong:
-            raise LoadError("%s: %s; set max_batch_size = 0" % (model.path, wrong))
-    if model.decoder is not None:
-        _try_decoder(model, outputs, feeds)
-
-
-def _zeros(shape, datatype):
-    return numpy.full(shape, "", object) if datatype == "BYTES" else numpy.zeros(shape, NUMPY_TYPES[datatype])
-
-
-def _try_decoder(model, outputs, feeds):
-    shape = feeds[model.inputs[model.picture].name].shape
-    if model.batched:
-        outputs = {name: array[:1] for name, array in outputs.items()}
-    try:
-        model.decode(outputs, shape)
-    except DecodeError as error:
-        raise LoadError("%s: [decode] %s" % (model.path, error)) from error
-    except Exception as error:  # noqa: BLE001 - decoders may be the user's own
-        text = "%s: [decode] the decoder failed on zeros: %s: %s"
-        raise LoadError(text % (model.path, type(error).__name__, shortened(error))) from error
-
-
-def _input_bytes(model, rows):
-    return sum(rows * int(numpy.prod(spec.shape[1:])) * 8 for spec in model.inputs)
-
-
-def misfit(outputs, rows):
-    """Why outputs cannot be split by rows; empty when they can."""
-    for name, array in outputs.items():
-        if not array.shape or array.shape[0] != rows:
-            got = "no rows" if not array.shape else "%d rows" % array.shape[0]
-            return "output '%s' has %s for %d rows of input, so it cannot be batched" % (name, got, rows)
-    return ""

@@ -4,7 +4,7 @@ import importlib
 import threading
 
 from edge_agent.engine_host.failures import shortened
-from edge_agent.engine_host.trt import device, driver, logger, names
+from edge_agent.engine_host.trt import device, driver, logger, names, outputs
 from edge_agent.engine_host.trt.driver import Unavailable
 
 _lock = threading.Lock()
@@ -21,6 +21,9 @@ class Library:
         self.native = native  #: libcuda, by ctypes
         self.log = logger.make(trt)
         self.runtime = _runtime(trt, self.log)
+        self.output_allocator = outputs.allocator_class(trt) if self.has("io_tensors") else None
+        if self.has("plugins"):
+            trt.init_libnvinfer_plugins(self.log, "")  # plans name the plugins that they need
 
     def has(self, feature):
         """Whether TensorRT has a feature of names.FEATURES."""

@@ -77,7 +77,7 @@ PYCUDA = {
     "event_flags": ("BLOCKING_SYNC", "DISABLE_TIMING"),
     "host_alloc_flags": ("DEVICEMAP",),
     "DeviceAllocation": ("free", "__int__"),
-    "PagelockedHostAllocation": ("free", "get_device_pointer"),
+    "PagelockedHostAllocation": ("get_device_pointer",),
 }  # fmt: skip
 
 

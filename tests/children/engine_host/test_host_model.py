@@ -103,8 +103,8 @@ def test_bfloat16_is_refused_by_name(order):
 
 
 def test_another_platform_is_refused_with_what_there_is(order):
-    with pytest.raises(LoadError, match="runs onnxruntime_onnx, python, not tensorrt_plan"):
-        load(order("add_one", platform="tensorrt_plan"))
+    with pytest.raises(LoadError, match="runs onnxruntime_onnx, python, tensorrt_plan, not openvino"):
+        load(order("add_one", platform="openvino"))
 
 
 def test_a_decoder_that_does_not_fit_is_refused_at_load(order):
