@@ -71,7 +71,7 @@ class BuildRun:
     async def _work(self) -> BuildReport:
         order, child = self._order, self._child
         try:
-            await child.call("ping", timeout_s=self._limits.start_timeout_s)
+            await self._introduce(child)
             return BuildReport.read(await child.call("build", order.fields(self._workspaces), timeout_s=order.timeout_s))
         except errors.ChildRefused as error:
             raise _refused(order, error) from error
@@ -83,6 +83,13 @@ class BuildRun:
             raise self._failed("build.failed", str(error), permanent=True) from error
         except (KeyError, TypeError, ValueError) as error:
             raise self._failed("build.failed", "the builder's report cannot be read: %r" % error) from error
+
+    async def _introduce(self, child: Child) -> None:
+        try:
+            await child.call("ping", timeout_s=self._limits.start_timeout_s)
+        except errors.ChildTimeout as error:
+            text = "the builder did not start within %g s" % self._limits.start_timeout_s
+            raise self._failed("build.killed", text) from error
 
     async def _watch(self) -> None:
         """Looks at the machine's memory and at the child's life until it has to end."""

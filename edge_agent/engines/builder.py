@@ -119,10 +119,10 @@ class Builder:
         return report
 
     def _workspaces(self, order: BuildOrder) -> Tuple[int, ...]:
-        """Largest first; those that have ended a builder of this model are left out, while there is a smaller one."""
+        """Largest first; after one that has ended a builder of this model only smaller ones, or the smallest again."""
         sizes = tuple(sorted(set(order.workspace_bytes), reverse=True))
         limit = self._too_large.get(order.label, 0)
-        return tuple(size for size in sizes if size < limit) or sizes
+        return tuple(size for size in sizes if not limit or size < limit) or sizes[-1:]
 
     def _telling(self, order: BuildOrder, on_progress: OnProgress) -> OnProgress:
         """Progress goes to who asked; what is done again is an event too, once."""
