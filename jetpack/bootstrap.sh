@@ -50,20 +50,21 @@ main() {
     fi
     local host=$prefix
     [[ -z $host_constraints || $host_constraints == "$agent_constraints" ]] || host=$prefix-host
+    local whole=1
     if is_up_to_date "$host"; then
         say "$prefix is up to date"
     else
         install_agent
         [[ $host == "$prefix" ]] || install_host "$host"
-        # without the mark the next run tries again
-        if [[ $jetpack == none ]] || install_pycuda "$host"; then
-            write_file "$prefix/.bootstrap" "$(fingerprint)"
-        else
-            say "PyCUDA could not be installed; the rest goes on"
-        fi
+        [[ $jetpack == none ]] || install_pycuda "$host" || whole=''
+        [[ -n $whole ]] || say "PyCUDA could not be installed; the rest goes on"
     fi
-    [[ $jetpack == none ]] || write_file "$config/conf.d/10-jetpack.toml" "$(snippet "$host")"
-    check "$host"
+    run "$prefix/bin/edge-agent" version
+    [[ -z $whole ]] || write_file "$prefix/.bootstrap" "$(fingerprint)" # without this mark the next run tries again
+    if [[ $jetpack != none ]]; then
+        write_file "$config/conf.d/10-jetpack.toml" "$(snippet "$host")"
+        check "$host"
+    fi
 }
 
 # --- options and what follows from them
@@ -188,7 +189,7 @@ install_agent() {
     run rm -rf "$source"
     run mkdir -p "$source"
     run cp -r "$repo/edge_agent" "$repo/pyproject.toml" "$repo/MANIFEST.in" "$repo/README.md" "$source"
-    pip "$prefix" ${limits[@]+"${limits[@]}"} pip setuptools wheel # first: old ones know no wheels of today
+    pip "$prefix" ${limits[@]+"${limits[@]}"} --upgrade pip "setuptools>=61" wheel # first: old ones know no wheels of today
     pip "$prefix" ${limits[@]+"${limits[@]}"} --no-build-isolation "${source}[$extra]"
     run rm -rf "$source"
 }
@@ -198,7 +199,7 @@ install_host() { # VENV
     # OpenBLAS in numpy 1.19.5 mistakes these boards' processor; a line in a .pth is carried out before anything is imported, in -I too
     write_file "$1/lib/python$family_python/site-packages/edge_agent_openblas.pth" \
         'import os; os.environ.setdefault("OPENBLAS_CORETYPE", "ARMV8")'
-    pip "$1" -c "$host_constraints" pip setuptools wheel
+    pip "$1" -c "$host_constraints" --upgrade pip setuptools wheel
     pip "$1" -c "$host_constraints" numpy
 }
 
@@ -272,8 +273,6 @@ TOML
 
 check() { # HOST-VENV
     local module missing=0
-    run "$prefix/bin/edge-agent" version
-    [[ $jetpack != none ]] || return 0
     for module in tensorrt pycuda.driver cv2; do
         check_module "$1/bin/python" "$module" || missing=1
     done
@@ -319,7 +318,7 @@ run() { # COMMAND: printed so that it can be pasted; run unless --dry-run
         line+=" $(printf '%q' "$word")"
     done
     printf '%s\n' "$line"
-    [[ -n $dry_run ]] || "$@"
+    [[ -n $dry_run ]] || "$@" || return 1
 }
 
 write_file() { # PATH TEXT: only when it says something else, in one step
