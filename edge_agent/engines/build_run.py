@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
@@ -107,7 +108,8 @@ class BuildRun:
                 self._end(*verdict)
             elif child.pongs >= asked:
                 asked = child.pongs + 1
-                child.ping()
+                with contextlib.suppress(errors.ChildGone):  # `_work` hears of its end
+                    child.ping()
 
     def _hear(self, event: str, fields: Dict[str, Any]) -> None:
         if event != "progress":

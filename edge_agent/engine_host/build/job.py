@@ -13,6 +13,10 @@ from edge_agent.engine_host.failures import shortened
 from edge_agent.engine_host.trt.logger import Hearing
 
 MIB = 1 << 20
+_DLA_WARNING = (
+    "a DLA core runs layers of one size only, the GPU does the others: give profiles with min = opt = max in [build], or "
+    "max_batch_size = 1"
+)
 
 
 class Tools:
@@ -62,6 +66,8 @@ class Job:
         network = self._network(builder, strongly_typed)
         profiles = self._profiles(network)
         wanted.check_network(network)
+        if order.dla_core >= 0 and any(sizes.min != sizes.max for one in profiles for sizes in one.values()):
+            self._warnings.append(_DLA_WARNING)
         self._timing.read()
         try:
             plan, workspace = self._plan(builder, network, profiles, wanted)

@@ -349,7 +349,9 @@ def test_what_a_failed_build_has_measured_is_kept(bench):
 @pytest.mark.parametrize("version", ["8.2", "8.5", "10.3.0"])
 def test_a_dla_core_takes_fp16_with_the_gpu_to_fall_back_to(bench, version):
     bench.settings = {"DLA_CORES": 2}
-    assert bench.build(version, precision="fp16", dla_core=1)["report"]
+    report = bench.build(version, precision="fp16", dla_core=1)["report"]
+    assert ["min = opt = max" in warning for warning in report["warnings"]] == [True]
+    assert bench.build(version, precision="fp16", dla_core=1, max_batch_size=1)["report"]["warnings"] == []
     assert bench.fields()["dla_core"] == 1
     refused = bench.build(version, precision="fp32", dla_core=1)
     assert (refused["code"], refused["permanent"]) == ("build.precision_unsupported", True)
