@@ -1,4 +1,4 @@
-"""Prints, as JSON, what a TensorRT binding has: run by the contract tests in the binding's own venv.
+"""Prints, as JSON, what a TensorRT binding has: run by the contract tests in the binding's own venv, or in the fake's.
 
     python introspect.py tensorrt_bindings
 
@@ -35,6 +35,8 @@ def parameters(text):
 
 def keywords(function):
     """All keyword names over all overloads of a bound function, without self; None when nothing tells them."""
+    if inspect.isfunction(function):  # a double's, written in Python
+        return [name for name in inspect.signature(function).parameters if name != "self"]
     found = None
     for line in (function.__doc__ or "").splitlines():
         match = _SIGNATURE.match(line.strip())
@@ -48,8 +50,9 @@ def keywords(function):
 def members(cls):
     """{public member: keywords or None} of a class and its bases, `__init__` among them."""
     found = {}
+    inherited = {name for base in cls.__mro__ if base.__module__ == "builtins" for name in vars(base)}
     for name in dir(cls):
-        if name != "__init__" and (hasattr(object, name) or name.startswith("_") and name not in _SPECIAL):
+        if name != "__init__" and (name in inherited or (name.startswith("_") and name not in _SPECIAL)):
             continue
         value = inspect.getattr_static(cls, name)
         value = getattr(value, "__func__", value)
@@ -71,10 +74,10 @@ def main():
         if name.startswith("_") or inspect.ismodule(value):
             continue
         names.append(name)
-        if hasattr(value, "__members__"):
-            enums[name] = numbers(value)
         if inspect.isclass(value):
             classes[name] = members(value)
+            if hasattr(value, "__members__"):
+                enums[name] = numbers(value)
         elif callable(value):
             functions[name] = keywords(value)
     enums["ILogger.Severity"] = numbers(module.ILogger.Severity)

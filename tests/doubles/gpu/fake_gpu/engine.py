@@ -6,7 +6,7 @@ from fake_gpu import logger, native, onnx_file, onnx_session
 from fake_gpu.context import IExecutionContext
 from fake_gpu.datatypes import carried, size
 from fake_gpu.execution import Executor
-from fake_gpu.generation import enum
+from fake_gpu.generation import enum, has
 from fake_gpu.values import Dims, IHostMemory
 
 
@@ -50,8 +50,15 @@ class ICudaEngine(native.Native):
     def serialize(self):
         return IHostMemory(self._data)
 
-    def create_execution_context(self, strategy=None):
-        return IExecutionContext(self)
+    if has("ExecutionContextAllocationStrategy"):
+
+        def create_execution_context(self, strategy=None):
+            return IExecutionContext(self)
+
+    else:
+
+        def create_execution_context(self):
+            return IExecutionContext(self)
 
     def create_execution_context_without_device_memory(self):
         return IExecutionContext(self)

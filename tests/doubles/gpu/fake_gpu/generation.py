@@ -81,4 +81,6 @@ def _cut(cls, allowed):
         delattr(cls, name)
     if "__len__" in vars(cls) and "__len__" not in allowed:
         del cls.__len__
+    if "__enter__" in allowed:
+        cls.__enter__, cls.__exit__ = native.enter, native.leave
     return cls

@@ -16,11 +16,14 @@ class Native(counts.Counted):
             raise AttributeError("'tensorrt.tensorrt.%s' object has no attribute '%s'" % (type(self).__name__, name))
         object.__setattr__(self, name, value)
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        return None
+def enter(self):
+    """`with` on an object of the library, where it has that."""
+    return self
+
+
+def leave(self, *_):
+    """The end of it."""
 
 
 class Attribute:

@@ -4,16 +4,27 @@ from fake_gpu import native
 from fake_gpu.generation import ENUMS
 
 
-class Dims(tuple):
+class Dims:
     """A shape; the library takes plain tuples for it too."""
 
     MAX_DIMS = 8
 
-    def __new__(cls, shape=()):
-        return super().__new__(cls, [int(dim) for dim in shape])
+    def __init__(self, shape=()):
+        self._dims = tuple(int(dim) for dim in shape)
+
+    def __len__(self):
+        return len(self._dims)
+
+    def __getitem__(self, index):
+        return self._dims[index]
+
+    def __eq__(self, other):
+        return isinstance(other, (Dims, tuple, list)) and self._dims == tuple(other)
+
+    __hash__ = None
 
     def __repr__(self):
-        return "(%s)" % ", ".join(str(dim) for dim in self)
+        return "(%s)" % ", ".join(str(dim) for dim in self._dims)
 
     __str__ = __repr__
 
@@ -49,9 +60,3 @@ class IHostMemory(bytes):
 
     def __bool__(self):
         return True
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return None

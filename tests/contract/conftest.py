@@ -1,0 +1,33 @@
+"""The real bindings, looked at once a run; where they cannot be had the tests say why."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import bindings  # noqa: E402
+
+Look = Callable[[bindings.Binding], Dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def look() -> Look:
+    """What a binding has; skips where it cannot be had."""
+    seen: Dict[bindings.Binding, Any] = {}
+
+    def look_at(binding: bindings.Binding) -> Dict[str, Any]:
+        if binding not in seen:
+            try:
+                seen[binding] = bindings.introspected(binding)
+            except bindings.Unavailable as error:
+                seen[binding] = error
+        if isinstance(seen[binding], bindings.Unavailable):
+            pytest.skip(f"{binding.package} {binding.version} cannot be had: {seen[binding]}")
+        return dict(seen[binding])
+
+    return look_at
