@@ -26,6 +26,8 @@ class HostOptions:
     batch_timeout_s: float = 10.0
     load_timeout_s: float = 300.0
     memory_max_bytes: int = 0  #: 0: no bound
+    memory_look_s: float = 5.0  #: how often that is looked at
+    memory_pause_s: float = 300.0  #: at least between two ends for it
 
 
 @dataclass(eq=False)
@@ -51,7 +53,7 @@ class HostedModel:
         if len(self.deaths) < _DEATHS_ALLOWED:
             return False
         text = "%s ended its engine host %d times within a minute; last: %s"
-        self.error = EngineLoadError(text % (self.order.label, len(self.deaths), reason))
+        self.error = EngineLoadError(text % (self.order.label, len(self.deaths), reason), deaths=len(self.deaths))
         return True
 
     def close(self) -> None:

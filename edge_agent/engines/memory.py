@@ -21,8 +21,6 @@ from edge_agent.telemetry.tasks import Tasks
 _log = logging.getLogger(__name__)
 
 CODE = "engine_host.memory"
-_LOOK_S = 5.0
-_PAUSE_S = 300.0  #: between two planned ends
 _UNLOAD_S = 6.0
 
 Models = FrozenSet[str]
@@ -63,7 +61,7 @@ class Verdict(enum.Enum):
 class Judge:
     """Whether a host over its bound should be started anew: not if that did not help, and not often."""
 
-    def __init__(self, max_bytes: int, pause_s: float = _PAUSE_S) -> None:
+    def __init__(self, max_bytes: int, pause_s: float) -> None:
         self._max_bytes = max_bytes
         self._pause_s = pause_s
         self._ended_at: Optional[float] = None
@@ -107,8 +105,6 @@ class MemoryBound:
         traffic: Traffic,
         models: Callable[[], Iterable[HostedModel]],
         on_event: Callable[[str, str, str], None],
-        look_s: float = _LOOK_S,
-        pause_s: float = _PAUSE_S,
     ) -> None:
         self.over = ""  #: why it runs on although it is over its bound
         self.ending = False  #: it is being ended as planned: nobody's fault
@@ -118,8 +114,7 @@ class MemoryBound:
         self._traffic = traffic
         self._models = models
         self._on_event = on_event
-        self._look_s = look_s
-        self._judge = Judge(options.memory_max_bytes, pause_s)
+        self._judge = Judge(options.memory_max_bytes, options.memory_pause_s)
         self._tasks = Tasks()
 
     async def start(self, loading: asyncio.Lock) -> None:
@@ -145,7 +140,7 @@ class MemoryBound:
 
     async def _run(self, loading: asyncio.Lock) -> None:
         while True:
-            await asyncio.sleep(self._look_s)
+            await asyncio.sleep(self._options.memory_look_s)
             child = self._supervisor.child
             if child is not None and not self._traffic.loading:
                 await self._look(child, loading)

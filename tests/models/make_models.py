@@ -94,6 +94,20 @@ def main():
         [value("image", single, ["N", 3, 8, 8])],
         [value("scores", single, ["N", 3])],
     )
+    kernels = [numpy.linspace(-0.2, 0.2, size, dtype=numpy.float32) for size in (8 * 3 * 9, 8 * 8 * 9)]
+    write(
+        "any_size",  # takes pictures of every size, and works on them
+        [
+            node("Conv", ["image", "first"], ["a"], pads=[1, 1, 1, 1]),
+            node("Relu", ["a"], ["b"]),
+            node("Conv", ["b", "second"], ["c"], pads=[1, 1, 1, 1]),
+            node("GlobalAveragePool", ["c"], ["mean"]),
+            node("Flatten", ["mean"], ["scores"]),
+        ],
+        [value("image", single, ["N", 3, "H", "W"])],
+        [value("scores", single, ["N", 8])],
+        [constant("first", kernels[0].reshape(8, 3, 3, 3)), constant("second", kernels[1].reshape(8, 8, 3, 3))],
+    )
     write(
         "boxes",  # hands its input on as end-to-end YOLO rows
         [node("Identity", ["image"], ["i"]), node("Reshape", ["i", "rows"], ["detections"])],
