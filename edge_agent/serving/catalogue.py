@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.status import PartStatus, State
@@ -11,12 +11,29 @@ from edge_agent.serving.servable import Servable
 from edge_agent.serving.statistics import VersionStatistics
 
 
+class Candidate(Protocol):
+    """A version that answers nobody: it is compared with the one that does."""
+
+    @property
+    def served(self) -> Servable:
+        """The version."""
+
+    @property
+    def part(self) -> PartStatus:
+        """Its state."""
+
+    def as_json(self) -> Dict[str, Any]:
+        """An entry of `versions` in `/api/status`."""
+
+
 class Model:
     """One model: its versions by number, or the fault that keeps it from having any."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.versions: Dict[str, Servable] = {}
+        self.candidate: Optional[Candidate] = None
+        self.apart: Dict[str, PartStatus] = {}  #: versions that lie on disk and are not loaded, and why
         self.counted: Dict[str, VersionStatistics] = {}  #: by version: they go on when it is loaded anew
         self.fault: Optional[PartStatus] = None  #: of the model as a whole: its config, its folder
         self.unloaded = False  #: taken down on purpose
@@ -32,6 +49,13 @@ class Model:
     def ready_version(self) -> Optional[Servable]:
         """The highest version that takes requests."""
         return next((version for version in self.newest_first() if version.ready), None)
+
+    def part_of(self, version: str) -> Optional[PartStatus]:
+        """The state of a version that is loaded, or should be."""
+        if version in self.versions:
+            return self.versions[version].part
+        candidate = self.candidate
+        return candidate.part if candidate is not None and candidate.served.version == version else None
 
     @property
     def settled(self) -> bool:
@@ -61,12 +85,24 @@ class Model:
         part = self.fault or (
             shown.part if shown is not None else PartStatus(State.OFF, code="model.unloaded", args={"model": self.name})
         )
-        return {"name": self.name, **part.as_json(), "versions": [version.as_json() for version in versions]}
+        return {"name": self.name, **part.as_json(), "versions": [*self._beside(), *(one.as_json() for one in versions)]}
+
+    def _beside(self) -> List[Dict[str, Any]]:
+        """Versions that answer nobody, newest first."""
+        shown = {number: {"version": number, "engine": "", **part.as_json()} for number, part in self.apart.items()}
+        if self.candidate is not None:
+            shown[self.candidate.served.version] = self.candidate.as_json()
+        return [shown[number] for number in sorted(shown, key=int, reverse=True) if number not in self.versions]
 
     def index(self) -> List[Dict[str, str]]:
         """Entries of the repository index (kserve.md 1.10); a model that was never loaded has its name only."""
         if self.versions:
-            return [{"name": self.name, "version": v.version, **_index_state(v)} for v in reversed(self.newest_first())]
+            up = {v.version: _index_state(v) for v in self.newest_first()}
+            beside = {number: _unavailable(part) for number, part in self.apart.items()}
+            if self.candidate is not None:
+                beside[self.candidate.served.version] = _unavailable(self.candidate.part)
+            both = {**beside, **up}
+            return [{"name": self.name, "version": number, **both[number]} for number in sorted(both, key=int)]
         if self.unloaded:
             return [{"name": self.name, "state": "UNAVAILABLE", "reason": "unloaded"}]
         if self.fault is not None:
@@ -79,7 +115,11 @@ def _index_state(version: Servable) -> Dict[str, str]:
         return {"state": "READY"}
     if not version.settled:
         return {"state": "LOADING"}
-    return {"state": "UNAVAILABLE", "reason": str(version.part.args.get("text") or version.part.as_json()["reason"])}
+    return _unavailable(version.part)
+
+
+def _unavailable(part: PartStatus) -> Dict[str, str]:
+    return {"state": "UNAVAILABLE", "reason": str(part.args.get("text") or part.as_json()["reason"])}
 
 
 class Catalogue:
@@ -108,8 +148,12 @@ class Catalogue:
             self._on_forget(name, version)
 
     def all_versions(self) -> List[Servable]:
-        """Every version of every model."""
+        """Every version of every model that answers, or should."""
         return [version for model in self for version in model.versions.values()]
+
+    def running(self) -> List[Servable]:
+        """Those, and the ones that answer nobody."""
+        return self.all_versions() + [model.candidate.served for model in self if model.candidate is not None]
 
     def calls(self, name: str) -> Tuple[str, ...]:
         """Names of the models that the ensemble of this name calls; nothing where it is none, or none that is up."""
@@ -131,6 +175,8 @@ class Catalogue:
             found = model.ready_version()
         elif version in model.versions:
             found = model.versions[version] if model.versions[version].ready else None
+        elif model.part_of(version) is not None:
+            found = None
         elif model.versions or model.unloaded:
             raise errors.ModelNotFound("Request for unknown model: '%s' version %s is not found" % (name, version))
         else:
@@ -162,7 +208,7 @@ class Catalogue:
 
     @staticmethod
     def _why(model: Model, version: Optional[str]) -> str:
-        if version is not None and version in model.versions:
-            part = model.versions[version].part
-            return str(part.as_json()["reason"]) or "its engine host is starting again"
-        return model.why_not()
+        part = None if version is None else model.part_of(version)
+        if part is None:
+            return model.why_not()
+        return str(part.as_json()["reason"]) or "its engine host is starting again"

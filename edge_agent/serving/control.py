@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Coroutine, Dict, List, Mapping, Optional, Sequence, Tuple
+import contextlib
+import logging
+from typing import Any, AsyncIterator, Awaitable, Callable, Coroutine, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edge_agent import errors
 from edge_agent.config.model_config import model_config_from_json
@@ -14,12 +16,19 @@ from edge_agent.serving.catalogue import Catalogue, Model
 from edge_agent.serving.ensemble_plan import dependencies_first, step_models
 from edge_agent.serving.holds import Holds
 from edge_agent.serving.journal import Journal
+from edge_agent.serving.promotion.judge import Verdict
+from edge_agent.serving.promotion.lineup import Lineup
+from edge_agent.serving.promotion.promotion import Promotion
+from edge_agent.serving.promotion.trial import Trial
 from edge_agent.serving.repository import Marks, ModelEntry, find, read_model
+from edge_agent.serving.servable import Servable
 from edge_agent.serving.swapping import Swaps
 from edge_agent.serving.threads import in_thread
 from edge_agent.serving.uploads import Uploads
 from edge_agent.serving.watch import RepositoryWatch
 from edge_agent.telemetry.tasks import Tasks
+
+_log = logging.getLogger(__name__)
 
 
 class Control:
@@ -31,6 +40,8 @@ class Control:
         catalogue: Catalogue,
         holds: Holds,
         swaps: Swaps,
+        lineup: Lineup,
+        promotion: Promotion,
         journal: Journal,
         clock: Clock,
     ) -> None:
@@ -38,6 +49,10 @@ class Control:
         self._catalogue = catalogue
         self._holds = holds
         self._swaps = swaps
+        self._lineup = lineup
+        self._promotion = promotion
+        promotion.on_crash = self._crashed
+        lineup.trials.on_verdict = self._verdict
         self._journal = journal
         self._locks: Dict[str, asyncio.Lock] = {}
         self._doing: Dict[str, asyncio.Task[Any]] = {}  #: by name: what the start or the last look began
@@ -57,6 +72,7 @@ class Control:
     async def start(self) -> List[asyncio.Task[Any]]:
         """Looks at the repositories and begins to load; the tasks end when the models are up or have failed."""
         await in_thread(self._holds.load)
+        await self._lineup.start()
         entries = await self._watch.scan()
         for entry in entries:
             self._catalogue.model(entry.name).unloaded = entry.name in self._holds
@@ -87,13 +103,14 @@ class Control:
             await asyncio.wait(before)
         async with self._lock(entry.name):
             if self._wanted(entry.name):  # an operator may have taken it down while this waited
-                await self._swaps.apply(entry, marks)
+                await self._lineup.apply(entry, marks)
 
     async def stop(self) -> None:
         """Ends loading and polling."""
         self._stopping = True
         await self._polling.stop()
         await self._tasks.stop()
+        await self._lineup.trials.stop()
         await self._swaps.stop()
         self._uploads.clear()
 
@@ -123,7 +140,8 @@ class Control:
                 why = "failed to load '%s', it is held down by an operator: edge-agent models load %s"
                 raise errors.ControlRefused(why % (name, name))
             try:
-                reason = await self._swaps.apply(await in_thread(self._requested, name, config, dict(files or {})), anew=True)
+                entry = await in_thread(self._requested, name, config, dict(files or {}))
+                reason = await self._lineup.apply(entry, anew=True, told=bool(files) or config is not None)
             finally:
                 await self._sweep(name)
         if reason:
@@ -141,6 +159,7 @@ class Control:
             model = self._catalogue.get(name)
             if model is not None:
                 model.unloaded, model.fault = True, None
+                await self._lineup.unloaded(name)
                 await self._swaps.retire(model, list(model.versions))
                 await self._sweep(name)
                 self._journal.event("model.unloaded", name, code="model.unloaded", args={"model": name})
@@ -166,9 +185,54 @@ class Control:
         """
         self._catalogue.known(name)
         async with self._lock(name):
-            reason = await self._swaps.again(name, version)
+            reason = await self._lineup.again(name, version)
         if reason:
             raise errors.EngineLoadError("failed to load '%s' version %s again, %s" % (name, version, reason))
+
+    # -- which of its versions --------------------------------------------------------------------------------------
+
+    async def promote(self, name: str, version: Optional[str] = None) -> None:
+        """Makes a version serve at once, in every control mode: see Promotion."""
+        async with self._changing(name) as entry:
+            await self._promotion.promote(entry, version)
+
+    async def roll_back(self, name: str) -> None:
+        """Goes back to the version that served before, in every control mode: see Promotion."""
+        async with self._changing(name) as entry:
+            await self._promotion.roll_back(entry)
+
+    @contextlib.asynccontextmanager
+    async def _changing(self, name: str) -> AsyncIterator[ModelEntry]:
+        """The model as it lies on disk; nobody else changes it meanwhile. ModelNotFound; ControlRefused where it is down."""
+        self._catalogue.known(name)
+        async with self._lock(name):
+            model = self._catalogue.known(name)
+            if name in self._holds or not (model.versions or model.fault):
+                raise errors.ControlRefused("model '%s' is not loaded: load it first" % name)
+            entry = await in_thread(find, self._section.repository, name)
+            if entry is None:
+                raise errors.ModelNotFound("no repository has a model of the name '%s'" % name)
+            yield entry
+
+    def _verdict(self, trial: Trial, verdict: Verdict) -> None:
+        name = trial.served.name
+        self._tasks.spawn(
+            self._by_itself(name, lambda entry: self._promotion.conclude(entry, trial, verdict)), "verdict:" + name
+        )
+
+    def _crashed(self, version: Servable) -> None:
+        name = version.name
+        self._tasks.spawn(self._by_itself(name, lambda entry: self._promotion.crashed(entry, version)), "crash:" + name)
+
+    async def _by_itself(self, name: str, change: Callable[[ModelEntry], Awaitable[None]]) -> None:
+        """What nobody asked for and nobody waits for; what cannot be done is told."""
+        try:
+            async with self._changing(name) as entry:
+                await change(entry)
+        except errors.EdgeAgentError as error:
+            _log.error("model %s: %s", name, error, extra={"code": error.code})
+
+    # -- the files of a request -------------------------------------------------------------------------------------
 
     def _requested(self, name: str, config: Optional[str], files: Dict[str, bytes]) -> ModelEntry:
         if files:
@@ -198,6 +262,7 @@ class Control:
 
     async def _gone(self, model: Model) -> None:
         async with self._lock(model.name):
+            await self._lineup.forget(model.name)
             await self._swaps.retire(model, list(model.versions))
             self._catalogue.forget(model.name)
             self._journal.event("model.unloaded", model.name, code="model.unloaded", args={"model": model.name})

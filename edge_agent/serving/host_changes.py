@@ -25,7 +25,7 @@ class HostChanges:
 
     def of_model(self, hosted: HostedModel) -> None:
         """A host died, came back, or gave a model up."""
-        for version in self._catalogue.all_versions():
+        for version in self._catalogue.running():
             if isinstance(version, ServedVersion) and version.hosted is hosted:
                 self._refresh(version, hosted)
 

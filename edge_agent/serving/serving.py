@@ -28,6 +28,12 @@ from edge_agent.serving.in_flight import InFlight
 from edge_agent.serving.inner_calls import call_desk
 from edge_agent.serving.journal import Journal, failure_reason
 from edge_agent.serving.loading import Loader
+from edge_agent.serving.model_verbs import ModelVerbs
+from edge_agent.serving.promotion.board import Board
+from edge_agent.serving.promotion.ledger import Ledger
+from edge_agent.serving.promotion.lineup import Lineup
+from edge_agent.serving.promotion.promotion import Promotion
+from edge_agent.serving.promotion.trials import Trials
 from edge_agent.serving.reach import within_reach
 from edge_agent.serving.repository import ModelEntry, VersionEntry
 from edge_agent.serving.servable import Servable
@@ -36,7 +42,7 @@ from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
 
 
-class Serving:
+class Serving(ModelVerbs):
     """The models, and the one door to them. Listening and loading go on side by side: live first, ready later."""
 
     def __init__(
@@ -50,8 +56,9 @@ class Serving:
         state_dir: Optional[Path] = None,
         cache: Optional[ResponseCacheSection] = None,
         shelf: Optional[Shelf] = None,
+        board: Optional[Board] = None,
     ) -> None:
-        """`shelf` keeps answers over a restart; without `cache` its defaults hold."""
+        """`shelf` keeps answers over a restart; without `cache` its defaults hold. `board`: see promotion/board.py."""
         self._section = section
         self._arena = arena
         self._clock = clock
@@ -66,14 +73,13 @@ class Serving:
         self._changes = HostChanges(self._catalogue, journal)
         self._loader = Loader(arena, clock, metrics, hosts, self._changes.of_host, calls)
         self._loader.on_change = self._changes.of_model
-        self._control = Control(
-            section,
-            self._catalogue,
-            Holds(state_dir),
-            Swaps(self._catalogue, self._make, self._load, self._tidy, journal, clock),
-            journal,
-            clock,
-        )
+        swaps = Swaps(self._catalogue, self._make, self._load, self._tidy, journal, clock)
+        self._trials = Trials(self._catalogue, swaps, arena, clock, journal, board or Board())
+        self._lineup = Lineup(Ledger(state_dir), self._trials, swaps, self._catalogue)
+        promotion = Promotion(self._lineup, self._catalogue, journal, clock)
+        self._changes.on_crash_loop = promotion.crash_loop
+        holds = Holds(state_dir)
+        self._control = Control(section, self._catalogue, holds, swaps, self._lineup, promotion, journal, clock)
         self._started = False
         self._loads: List[asyncio.Task[Any]] = []
         self._draining = False
@@ -89,7 +95,9 @@ class Serving:
         self._loads = await self._control.start()
         self._started = True
 
-    def _make(self, entry: ModelEntry, version: VersionEntry) -> Servable:
+    def _make(self, entry: ModelEntry, version: VersionEntry, aside: str) -> Servable:
+        if aside:
+            return ServedVersion(entry.name, version, entry.config, self._clock, aside=aside)
         self._cache.offered(entry.name, [str(one.number) for one in entry.versions])
         if version.platform == "ensemble":
             return self._ensembles.make(entry, version)
@@ -97,9 +105,13 @@ class Serving:
         return ServedVersion(entry.name, version, entry.config, self._clock, statistics)
 
     async def _load(self, version: Servable) -> None:
-        if isinstance(version, ServedVersion):  # an ensemble has nothing of its own
-            async with self._cache.loading(version, version.entry.path):
-                await self._loader.load(version)
+        if not isinstance(version, ServedVersion):
+            return  # an ensemble has nothing of its own
+        if version.aside:
+            await self._loader.load(version)
+            return
+        async with self._cache.loading(version, version.entry.path):
+            await self._loader.load(version)
 
     async def _tidy(self) -> None:
         """After a version was taken down."""
@@ -129,29 +141,11 @@ class Serving:
         self._draining = True
         await self._control.stop()
         self._cache.stop()
-        for version in self._catalogue.all_versions():
+        for version in self._catalogue.running():
             version.close(errors.Draining("Server exiting"))
         await self._loader.stop()
 
     # -- which models -----------------------------------------------------------------------------------------------
-
-    async def load_model(self, name: str, config: Optional[str] = None, files: Optional[Mapping[str, bytes]] = None) -> None:
-        """Triton's load: in explicit mode only (ControlRefused). Raises whenever the model is not up afterwards."""
-        self._control.check_explicit()
-        await self._control.load(name, config, files)
-
-    async def unload_model(self, name: str, unload_dependents: bool = False) -> None:
-        """Triton's unload: in explicit mode only (ControlRefused). Dependents are the models that an ensemble calls."""
-        self._control.check_explicit()
-        await self._control.unload(name, unload_dependents)
-
-    async def hold(self, name: str) -> None:
-        """Takes a model down in every control mode, over restarts, until `release`."""
-        await self._control.hold(name)
-
-    async def release(self, name: str) -> None:
-        """Loads a model in every control mode; the end of a `hold`."""
-        await self._control.release(name)
 
     def index(self) -> List[Dict[str, str]]:
         """The repository index (kserve.md 1.10)."""
@@ -244,6 +238,8 @@ class Serving:
         finally:
             self._flight.leave()
         self._accounts.succeeded(request, served, received_at, response)
+        if not self._draining:
+            self._trials.answered(served, request, response)
         return response
 
     async def _run(self, served: Servable, request: InferRequest) -> InferResponse:

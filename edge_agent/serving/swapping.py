@@ -15,13 +15,15 @@ from edge_agent.serving.journal import Journal
 from edge_agent.serving.repository import Fingerprint, Marks, ModelEntry, VersionEntry, marked, replaced
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.threads import in_thread
+from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
 _RETIRE_S = 60.0  #: longest wait for the requests of a version that is taken down
 
-Make = Callable[[ModelEntry, VersionEntry], Servable]
+#: with a text behind: a version that is run aside, see ServedVersion
+Make = Callable[[ModelEntry, VersionEntry, str], Servable]
 Load = Callable[[Servable], Awaitable[None]]
 
 
@@ -87,22 +89,37 @@ class Swaps:
         old = model.versions.get(str(version.number))
         if old is not None and not anew and self._loaded.get(label) == made_of:
             return ""
-        new = self._make(entry, version)
+        new = self._make(entry, version, "")
         if old is None or not old.ready:
             model.versions[new.version] = new  # nothing serves yet: its loading may be seen
         self._loaded[label] = made_of
         await self._load(new)
         self._record(new)
-        if new.part.state not in (State.OK, State.DEGRADED):
+        if not _up(new):
             if model.versions.get(new.version) is new:
                 self._lies.pop(label, None)
                 if old is not None:
-                    await self._put_down(old)
-            return str(new.part.args.get("text") or new.part.as_json()["reason"])
+                    await self.put_down(old)
+            return _why_not(new)
         model.versions[new.version], self._lies[label] = new, entry
         if old is not None:
-            await self._put_down(old)
+            await self.put_down(old)
         return ""
+
+    # -- aside ------------------------------------------------------------------------------------------------------
+
+    def aside(self, entry: ModelEntry, number: int) -> ServedVersion:
+        """A version that will answer nobody, not loaded yet."""
+        (version,) = entry.only(number).versions
+        new = self._make(entry, version, "+" + entry.name)
+        assert isinstance(new, ServedVersion)
+        return new
+
+    async def bring_up(self, version: ServedVersion) -> str:
+        """Loads such a version. Why it did not come up, or empty."""
+        await self._load(version)
+        self._record(version)
+        return "" if _up(version) else _why_not(version)
 
     # -- down -------------------------------------------------------------------------------------------------------
 
@@ -112,14 +129,14 @@ class Swaps:
         for version in versions:
             self._loaded.pop(version.label, None)
             self._lies.pop(version.label, None)
-            await self._put_down(version)
+            await self.put_down(version)
 
     def folders(self, name: str) -> Set[Path]:
         """The model directories that a model's versions were loaded from."""
         labels = {version.label for version in self._catalogue.model(name).versions.values()}
         return {self._lies[label].directory for label in labels.intersection(self._lies)}
 
-    async def _put_down(self, version: Servable) -> None:
+    async def put_down(self, version: Servable) -> None:
         """What does not end in time is waited for no longer, but freed as soon as it has ended: its host writes until then."""
         retiring = self._tasks.spawn(self._retired(version), "retire:" + version.label)
         await asyncio.wait([retiring], timeout=_RETIRE_S)
@@ -149,13 +166,22 @@ class Swaps:
         self._journal.event("model.failed", subject, code=code, args={"model": subject, "text": text}, text=text)
 
     def _record(self, version: Servable) -> None:
-        up = version.part.state in (State.OK, State.DEGRADED)
+        aside = isinstance(version, ServedVersion) and version.aside
         text = str(version.part.args.get("text", ""))
-        state = "ready" if up else "failed"
+        state = ("shadowing" if aside else "ready") if _up(version) else "failed"
         self._journal.model_version(
             version.name, version.version, version.platform, version.sha256, state, version.load_ms, text
         )
-        if up:
+        if state == "ready":
             self._journal.event("model.loaded", version.label, code="model.loaded", args={"model": version.label})
-        else:
+        elif state == "failed":
             self._tell_failure(version.label, version.part.code, text)
+
+
+def _up(version: Servable) -> bool:
+    """Whether its loading went well."""
+    return version.part.state in (State.OK, State.DEGRADED)
+
+
+def _why_not(version: Servable) -> str:
+    return str(version.part.args.get("text") or version.part.as_json()["reason"])

@@ -1,0 +1,184 @@
+"""Versions are promoted, refused and rolled back: by what a trial finds, by a crash loop, or by hand."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Callable, Mapping, Optional
+
+from edge_agent import errors
+from edge_agent.domain.clock import Clock
+from edge_agent.serving.catalogue import Catalogue
+from edge_agent.serving.journal import Journal
+from edge_agent.serving.promotion.judge import Verdict
+from edge_agent.serving.promotion.ledger import Record, Refusal
+from edge_agent.serving.promotion.lineup import Found, Lineup
+from edge_agent.serving.promotion.trial import Trial
+from edge_agent.serving.repository import ModelEntry, marked
+from edge_agent.serving.servable import Servable
+from edge_agent.serving.threads import in_thread
+from edge_agent.serving.version import ServedVersion
+
+_log = logging.getLogger(__name__)
+
+
+class Promotion:
+    """Changes a line-up. Callers see to it that a model has one change at a time."""
+
+    def __init__(self, lineup: Lineup, catalogue: Catalogue, journal: Journal, clock: Clock) -> None:
+        self.on_crash: Callable[[Servable], None] = lambda version: None  #: of one that serves; then `crashed` is due
+        self._lineup = lineup
+        self._trials = lineup.trials
+        self._catalogue = catalogue
+        self._journal = journal
+        self._clock = clock
+
+    # -- by itself --------------------------------------------------------------------------------------------------
+
+    async def conclude(self, entry: ModelEntry, trial: Trial, verdict: Verdict) -> None:
+        """A trial has ended: the version is promoted or refused, unless its files are others by now."""
+        name, number = trial.served.name, trial.number
+        if self._trials.of(name) is not trial:
+            return
+        entry, marks = await in_thread(marked, entry)
+        if marks.get(number) != trial.made_of[1]:
+            await self._trials.end(name)
+            await self._lineup.apply(entry, marks)
+            return
+        found = Found.of(entry, marks)
+        if verdict.good:
+            verdict = await self._promoted(found, trial, verdict)
+        if not verdict.good:
+            await self._reject(found, trial, verdict.reason)
+
+    async def _promoted(self, found: Found, trial: Trial, verdict: Verdict) -> Verdict:
+        reason = await self._lineup.serve(found, self._with_active(found, trial.number), trial.number)
+        if reason:
+            return Verdict(False, "%s, but could not be loaded to serve: %s" % (verdict.reason, reason))
+        self._tell("model.promoted", "model.promoted", trial.served.label, verdict.reason, trial.judge.as_json())
+        return verdict
+
+    async def _reject(self, found: Found, trial: Trial, reason: str) -> None:
+        record = self._lineup.record(trial.served.name).copy()
+        record.refused[trial.number] = self._refusal(found, trial.number, "model.shadow_rejected", reason)
+        record.candidate = None
+        await self._lineup.keep(trial.served.name, record)
+        await self._trials.end(trial.served.name)
+        self._tell("model.rolled_back", "model.shadow_rejected", trial.served.label, reason, trial.judge.as_json())
+        await self._lineup.follow(found)
+
+    def crash_loop(self, version: ServedVersion) -> None:
+        """A version has ended its engine host thrice."""
+        trial = self._trials.of(version.name)
+        if trial is not None and trial.served is version:
+            trial.crashed(str(version.part.args.get("text", "")))
+        else:
+            self.on_crash(version)
+
+    async def crashed(self, entry: ModelEntry, version: Servable) -> None:
+        """The change that brought a version that crashes is taken back, if there was one. EngineLoadError."""
+        model, record = self._catalogue.get(entry.name), self._lineup.record(entry.name)
+        if model is None or model.versions.get(version.version) is not version or self._lineup.is_told(entry.name):
+            return
+        found = await self._found(entry)
+        if record.active == int(version.version) and record.previous in found.words:
+            await self._back(found, "model.stopped", str(version.part.args.get("text", "")))
+        else:
+            await self._lineup.follow(found)
+
+    # -- by hand ----------------------------------------------------------------------------------------------------
+
+    async def promote(self, entry: ModelEntry, version: Optional[str]) -> None:
+        """Makes a version serve at once: the candidate, or the one that is named, refused or not.
+
+        ModelNotFound, InvalidRequest where there is nothing to do, EngineLoadError; what served goes on serving then.
+        """
+        found = await self._found(entry)
+        number = self._named(entry.name, version)
+        if number not in found.words:
+            raise errors.ModelNotFound("model '%s' has no version %d in its folder" % (entry.name, number))
+        serving = self._catalogue.model(entry.name).versions.get(str(number))
+        if self._lineup.record(entry.name).active == number and serving is not None and serving.ready:
+            raise errors.InvalidRequest("version %d of model '%s' serves already" % (number, entry.name))
+        reason = await self._lineup.serve(found, self._with_active(found, number), number)
+        if reason:
+            await self._lineup.follow(found)
+            raise errors.EngineLoadError("failed to promote version %d of '%s', %s" % (number, entry.name, reason))
+        self._tell("model.promoted", "model.promoted", "%s/%d" % (entry.name, number), "an operator promoted it", {})
+
+    def _named(self, name: str, version: Optional[str]) -> int:
+        if version is not None:
+            if version.isascii() and version.isdigit():
+                return int(version)
+            raise errors.ModelNotFound("model '%s' has no version %s in its folder" % (name, version))
+        trial, candidate = self._trials.of(name), self._lineup.record(name).candidate
+        number = trial.number if trial is not None else candidate
+        if number is None:
+            raise errors.InvalidRequest("no version of model '%s' waits to be promoted: name one" % name)
+        return number
+
+    async def roll_back(self, entry: ModelEntry) -> None:
+        """Makes the version serve that did before, and refuses the one that does. Where none did, the candidate is refused.
+
+        InvalidRequest where there is nothing to go back to; EngineLoadError.
+        """
+        found = await self._found(entry)
+        trial, why = self._trials.of(entry.name), "an operator asked for it"
+        if self._lineup.record(entry.name).previous in found.words:
+            await self._back(found, "model.rolled_back", why)
+        elif trial is not None:
+            await self._reject(found, trial, why)
+        else:
+            raise errors.InvalidRequest("model '%s' has no earlier version to go back to" % entry.name)
+
+    async def _back(self, found: Found, code: str, why: str) -> None:
+        name, record = found.entry.name, self._lineup.record(found.entry.name)
+        bad, number = record.active, record.previous
+        assert number is not None
+        wanted = self._with_active(found, number)
+        wanted.previous = None
+        if bad is not None and bad in found.words:
+            wanted.refused[bad] = self._refusal(found, bad, code, why)
+        reason = await self._lineup.serve(found, wanted, number)
+        if reason:
+            await self._lineup.follow(found)
+            raise errors.EngineLoadError("failed to go back to version %d of '%s', %s" % (number, name, reason))
+        text = "version %d serves instead of version %s: %s" % (number, bad, why)
+        self._tell("model.rolled_back", "model.rolled_back", "%s/%s" % (name, bad), text, {"serves": number})
+
+    # -- what they have in common -------------------------------------------------------------------------------------
+
+    async def _found(self, entry: ModelEntry) -> Found:
+        if entry.config.platform == "ensemble":
+            raise errors.InvalidRequest("model '%s' is an ensemble: name one of the models that it calls" % entry.name)
+        if self._lineup.is_told(entry.name):
+            text = "what serves as model '%s' came with a load request: load it as it lies in the repository first"
+            raise errors.InvalidRequest(text % entry.name)
+        entry, marks = await in_thread(marked, entry)
+        if entry.fault:
+            raise errors.EngineLoadError("model '%s' cannot be loaded: %s" % (entry.name, entry.fault))
+        return Found.of(entry, marks)
+
+    def _with_active(self, found: Found, number: int) -> Record:
+        """The record as it will be when that version serves.
+
+        What would be taken instead of it, as it is newer, is refused: the active one, and where nothing is compared all.
+        """
+        record = self._lineup.record(found.entry.name).copy()
+        before, compared = record.active, found.entry.config.accept is not None
+        record.refused.pop(number, None)
+        for other in found.words:
+            if other > number and (other == before or not compared):
+                refusal = self._refusal(found, other, "model.rolled_back", "version %d was preferred to it" % number)
+                record.refused.setdefault(other, refusal)
+        if before != number:
+            record.active, record.previous = number, before
+        record.candidate = None
+        return record
+
+    def _refusal(self, found: Found, number: int, code: str, reason: str) -> Refusal:
+        return Refusal(found.words[number], code, reason, self._clock.now())
+
+    def _tell(self, kind: str, code: str, label: str, reason: str, figures: Mapping[str, Any]) -> None:
+        level = logging.INFO if code == "model.promoted" else logging.WARNING
+        _log.log(level, "model %s: %s: %s", label, kind.partition(".")[2].replace("_", " "), reason, extra={"code": code})
+        self._journal.event(kind, label, code=code, args={"model": label, "text": reason, **figures}, text=reason)
