@@ -12,7 +12,6 @@ from edge_agent import errors
 from edge_agent.config.response_cache import ResponseCacheSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest, InferResponse, Timing
-from edge_agent.domain.status import State
 from edge_agent.domain.tensors import Lease
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.cache_answer import Answer
@@ -73,7 +72,7 @@ class ResponseCache:
         """
         before = await self._files(path)
         yield
-        if served.part.state is not State.OK or before is None or await self._files(path) != before:
+        if not served.ready or before is None or await self._files(path) != before:
             return
         self._tags.loaded(served, before[0])
         tag = self._tags.of(served)

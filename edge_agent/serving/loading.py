@@ -9,7 +9,8 @@ import logging
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any, AsyncIterator, Awaitable, Callable, Counter as Counts, Dict, List, Mapping, Optional
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict, List, Mapping, Optional
+from typing import Counter as Counts
 
 from edge_agent import errors
 from edge_agent.batching.batcher import DynamicBatcher
@@ -17,6 +18,7 @@ from edge_agent.config.hosts import HostSection
 from edge_agent.config.model_config import ModelConfig
 from edge_agent.config.optimization import BuildConfig
 from edge_agent.domain.clock import Clock
+from edge_agent.domain.codes import CODES
 from edge_agent.domain.gpu import GpuFacts
 from edge_agent.domain.status import State
 from edge_agent.engines.batch import Ran
@@ -32,6 +34,9 @@ from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
+
+#: nothing is known to be wrong with the model: a read failed, and may go well the next time
+UNREADABLE = "model.unreadable"
 
 #: by what an engine is called, what its host is told
 _PLATFORMS = {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan", "python": "python"}
@@ -85,7 +90,7 @@ class Loader:
         except errors.ConfigError as error:
             version.become(State.FAILED, "model.config_rejected", text=str(error))
         except (errors.EdgeAgentError, OSError) as error:
-            version.become(State.FAILED, str(error_detail(error, "code") or "model.load_failed"), text=str(error))
+            version.become(State.FAILED, load_code(error), text=str(error))
         await self.end_idle_hosts()  # one that came for this version alone has nothing to do
 
     async def serve_file(self, version: ServedVersion) -> None:
@@ -213,9 +218,12 @@ class Loader:
         self._on_event(kind, name, text, code)
 
 
-def error_detail(error: Exception, name: str) -> Any:
-    """What an error says beside its text; None where it does not."""
-    return error.args_by_name.get(name) if isinstance(error, errors.EdgeAgentError) else None
+def load_code(error: Exception) -> str:
+    """Why something could not be loaded, of the table of codes."""
+    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+        return UNREADABLE
+    said = error.args_by_name.get("code") if isinstance(error, errors.EdgeAgentError) else None
+    return str(said) if said in CODES else "model.load_failed"
 
 
 def _tensorrt(config: ModelConfig) -> Dict[str, Any]:

@@ -22,6 +22,9 @@ from edge_agent.serving.cache_shelf import Shelf
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.control import Control
 from edge_agent.serving.ensembles import Ensembles
+from edge_agent.serving.healing.healer import Healer
+from edge_agent.serving.healing.plan_verbs import PlanVerbs
+from edge_agent.serving.healing.surroundings import Surroundings
 from edge_agent.serving.holds import Holds
 from edge_agent.serving.host_changes import HostChanges
 from edge_agent.serving.in_flight import InFlight
@@ -29,6 +32,7 @@ from edge_agent.serving.inner_calls import call_desk
 from edge_agent.serving.journal import Journal, failure_reason
 from edge_agent.serving.loading import Loader
 from edge_agent.serving.model_verbs import ModelVerbs
+from edge_agent.serving.patience import ask_for_time
 from edge_agent.serving.promotion.board import Board
 from edge_agent.serving.promotion.ledger import Ledger
 from edge_agent.serving.promotion.lineup import Lineup
@@ -40,9 +44,10 @@ from edge_agent.serving.servable import Servable
 from edge_agent.serving.swapping import Swaps
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
+from edge_agent.telemetry.tasks import Tasks
 
 
-class Serving(ModelVerbs):
+class Serving(ModelVerbs, PlanVerbs):
     """The models, and the one door to them. Listening and loading go on side by side: live first, ready later."""
 
     def __init__(
@@ -57,8 +62,12 @@ class Serving(ModelVerbs):
         cache: Optional[ResponseCacheSection] = None,
         shelf: Optional[Shelf] = None,
         board: Optional[Board] = None,
+        surroundings: Optional[Surroundings] = None,
     ) -> None:
-        """`shelf` keeps answers over a restart; without `cache` its defaults hold. `board`: see promotion/board.py."""
+        """`shelf` keeps answers over a restart; without `cache` its defaults hold.
+
+        `board`: see promotion/board.py, `surroundings`: see healing/surroundings.py.
+        """
         self._section = section
         self._arena = arena
         self._clock = clock
@@ -73,14 +82,19 @@ class Serving(ModelVerbs):
         self._changes = HostChanges(self._catalogue, journal)
         self._loader = Loader(arena, clock, metrics, hosts, self._changes.of_host, calls)
         self._loader.on_change = self._changes.of_model
+        self._surroundings = surroundings or Surroundings()
+        self._healer = Healer(section, self._loader, self._catalogue, arena, clock, journal, state_dir, self._surroundings)
+        self._loader.heal = self._healer.load
         swaps = Swaps(self._catalogue, self._make, self._load, self._tidy, journal, clock)
         self._trials = Trials(self._catalogue, swaps, arena, clock, journal, board or Board())
         self._lineup = Lineup(Ledger(state_dir), self._trials, swaps, self._catalogue)
         promotion = Promotion(self._lineup, self._catalogue, journal, clock)
-        self._changes.on_crash_loop = promotion.crash_loop
+        self._changes.on_crash_loop = self._healer.crashes(otherwise=promotion.crash_loop)
         holds = Holds(state_dir)
         self._control = Control(section, self._catalogue, holds, swaps, self._lineup, promotion, journal, clock)
+        self._healer.connect(self._control.again, self._control.load, self._lineup.pinned)
         self._started = False
+        self._tasks = Tasks()
         self._loads: List[asyncio.Task[Any]] = []
         self._draining = False
         self._flight = InFlight()
@@ -93,6 +107,7 @@ class Serving(ModelVerbs):
         await self._cache.start()
         self._metrics.watch_pending(self._pending)
         self._loads = await self._control.start()
+        self._tasks.spawn(ask_for_time(self._loads, self._surroundings.extend_start), "start-patience")
         self._started = True
 
     def _make(self, entry: ModelEntry, version: VersionEntry, aside: str) -> Servable:
@@ -139,11 +154,14 @@ class Serving(ModelVerbs):
     async def stop(self) -> None:
         """Ends what waits with an error, then the hosts."""
         self._draining = True
+        await self._tasks.stop()
         await self._control.stop()
+        await self._healer.stop()
         self._cache.stop()
         for version in self._catalogue.running():
             version.close(errors.Draining("Server exiting"))
         await self._loader.stop()
+        self._healer.close()
 
     # -- which models -----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.serving.catalogue import Catalogue, Model
 from edge_agent.serving.journal import Journal
+from edge_agent.serving.loading import UNREADABLE
 from edge_agent.serving.repository import Fingerprint, Marks, ModelEntry, VersionEntry, marked, replaced
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.threads import in_thread
@@ -94,7 +95,12 @@ class Swaps:
             model.versions[new.version] = new  # nothing serves yet: its loading may be seen
         self._loaded[label] = made_of
         await self._load(new)
-        self._record(new)
+        if not _up(new) and new.part.code == UNREADABLE:
+            self._loaded.pop(label, None)  # the next look tries again
+        if isinstance(new, ServedVersion) and old is not None and _same_failure(old.part, new.part):
+            new.part = old.part  # told already
+        else:
+            self._record(new)
         if not _up(new):
             if model.versions.get(new.version) is new:
                 self._lies.pop(label, None)
@@ -181,6 +187,11 @@ class Swaps:
 def _up(version: Servable) -> bool:
     """Whether its loading went well."""
     return version.part.state in (State.OK, State.DEGRADED)
+
+
+def _same_failure(old: PartStatus, new: PartStatus) -> bool:
+    """Whether a read failed again as it did before."""
+    return new.code == UNREADABLE and (old.state, old.code, old.args) == (new.state, new.code, new.args)
 
 
 def _why_not(version: Servable) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Hashable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.batching.batcher import DynamicBatcher
@@ -15,8 +15,10 @@ from edge_agent.domain.status import PartStatus, State
 from edge_agent.domain.tensors import TensorSpec
 from edge_agent.engines.host import EngineHost
 from edge_agent.engines.hosted import HostedModel
+from edge_agent.engines.plans.shelf import Plan
 from edge_agent.processes.arena import Segment
 from edge_agent.serving import picture
+from edge_agent.serving.build_status import BuildStatus
 from edge_agent.serving.repository import VersionEntry
 from edge_agent.serving.room import RoomWish, row_bytes, rows_in
 from edge_agent.serving.statistics import VersionStatistics
@@ -57,8 +59,15 @@ class ServedVersion:
         self.batcher: Optional[DynamicBatcher] = None
         self.statistics = statistics or VersionStatistics()
         self.sha256 = ""
+        self.verified = False  #: its plan was compared with what the model should answer
+        self.plan: Optional[Plan] = None  #: what TensorRT runs
+        self.truth_digest = ""  #: of the ONNX model and its data, where a plan is made of it
+        self.figures: Dict[str, Any] = {}  #: of its check
+        self.build: Optional[BuildStatus] = None  #: how its plan comes to be
+        self.on_gone: Callable[[], None] = lambda: None  #: it answers nobody any more
         self._clock = clock
         self._room_hint = 0
+        self._resting: Tuple[State, str, Dict[str, Any]] = (State.OK, "", {})
         self.part = PartStatus(State.DEGRADED, clock.now(), "model.loading", {"model": self.label})
 
     @property
@@ -74,7 +83,8 @@ class ServedVersion:
     @property
     def ready(self) -> bool:
         """Whether requests are taken now."""
-        return self.part.state is State.OK and self.hosted is not None and self.hosted.ready
+        up = self.part.state in (State.OK, State.DEGRADED) and self.settled
+        return up and self.hosted is not None and self.hosted.ready
 
     @property
     def settled(self) -> bool:
@@ -87,6 +97,20 @@ class ServedVersion:
             return False
         self.part = PartStatus(state, self._clock.now(), code, {"model": self.label, **args})
         return True
+
+    def rest(self, state: State, code: str = "", **args: Any) -> bool:
+        """Sets the state that it has whenever its host is up, now too; answers whether it changed."""
+        self._resting = (state, code, args)
+        same_text = self.part.args.get("text") == args.get("text")
+        changed = self.become(state, code, **args)
+        if not changed and not same_text:
+            self.part = PartStatus(state, self.part.since, code, {"model": self.label, **args})
+        return changed
+
+    def up_again(self) -> None:
+        """Its host has come back."""
+        state, code, args = self._resting
+        self.become(state, code, **args)
 
     @property
     def load_ms(self) -> int:
@@ -120,6 +144,7 @@ class ServedVersion:
 
     async def retire(self) -> None:
         """Ends what waits and runs, then lets the host free it."""
+        self.on_gone()
         if self.batcher is not None:
             await self.batcher.drain()
             self.batcher.close(errors.ModelNotReady("model '%s' version %s is unloaded" % (self.name, self.version)))
@@ -194,4 +219,5 @@ class ServedVersion:
 
     def as_json(self) -> Dict[str, Any]:
         """An entry of `versions` in `/api/status`."""
-        return {"version": self.version, "engine": self.engine, "verified": False, **self.part.as_json()}
+        shown = {"version": self.version, "engine": self.engine, "verified": self.verified, **self.part.as_json()}
+        return shown if self.build is None else {**shown, "build": self.build.as_json()}

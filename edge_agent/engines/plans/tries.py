@@ -93,6 +93,13 @@ class Tries:
             entry.tries -= 1
             self._save()
 
+    def succeeded(self, key: str) -> None:
+        """The try gave a plan that is good. It counts on in this boot: one that fails later is not built for ever."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.open, entry.failures, entry.code, entry.reason = False, 0, "", ""
+            self._save()
+
     def failed(self, key: str, code: str, reason: str, permanent: bool) -> None:
         """A try failed, for good when `permanent`."""
         entry = self._entry(key)

@@ -19,6 +19,7 @@ from edge_agent.serving.repository import scan
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
 from tests.doubles.engine_host import until
+from tests.fake_gpu import gpu_python
 from tests.serving_rig import Rig, add_model, running
 
 
@@ -37,13 +38,13 @@ def children():
     return found
 
 
-async def test_a_platform_that_this_version_does_not_serve_fails_with_its_reason_and_starts_no_host(tmp_path):
+async def test_a_plan_alone_fails_with_its_reason_where_there_is_no_gpu_and_leaves_no_host(tmp_path):
     (tmp_path / "plan/1").mkdir(parents=True)
     (tmp_path / "plan/1/model.plan").write_bytes(b"plan")
-    async with running(tmp_path) as rig:
+    async with running(tmp_path, hosts={"gpu": HostSection(python=gpu_python(tmp_path / "python", driver=False))}) as rig:
         version = rig.serving.status()[0]["versions"][0]
-        assert (version["state"], version["code"]) == ("failed", "model.load_failed")
-        assert "tensorrt_plan is not served" in version["args"]["text"]
+        assert (version["state"], version["code"]) == ("failed", "engine.no_driver")
+        assert version["args"]["text"]
         assert hosts(rig) == {}
         assert rig.serving.ready()
         assert rig.journal.versions == {("plan", "1"): "failed"}

@@ -1,0 +1,289 @@
+"""Serves versions that TensorRT should run, with what there is, and has made what is missing."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Awaitable, Callable, Collection, Dict, Optional, Tuple
+
+from edge_agent import errors
+from edge_agent.config.models import ModelsSection
+from edge_agent.domain.clock import Clock
+from edge_agent.domain.status import State
+from edge_agent.engines.plans.shelf import Plan
+from edge_agent.processes.arena import Arena
+from edge_agent.serving.build_status import BuildStatus
+from edge_agent.serving.catalogue import Catalogue
+from edge_agent.serving.healing.decision import Decision, KeyState, decide
+from edge_agent.serving.healing.outlook import Lookout, Outlook
+from edge_agent.serving.healing.places import Places
+from edge_agent.serving.healing.plan_store import PlanStore
+from edge_agent.serving.healing.proof import Prover, refuses
+from edge_agent.serving.healing.queue import BuildQueue
+from edge_agent.serving.healing.surroundings import Surroundings
+from edge_agent.serving.healing.workshop import Workshop
+from edge_agent.serving.journal import Journal
+from edge_agent.serving.loading import Loader, load_code
+from edge_agent.serving.version import ServedVersion
+from edge_agent.telemetry.tasks import Tasks
+
+_log = logging.getLogger(__name__)
+
+_MAX_PLANS = 4  #: that one load tries before ONNX Runtime serves
+
+
+class Healer:
+    """`connect` gives it the ways to load anew; the loader asks it to load what TensorRT should run."""
+
+    def __init__(
+        self,
+        section: ModelsSection,
+        loader: Loader,
+        catalogue: Catalogue,
+        arena: Arena,
+        clock: Clock,
+        journal: Journal,
+        state_dir: Optional[Path],
+        surroundings: Surroundings,
+    ) -> None:
+        self.plans = PlanStore(state_dir, section.plans_max_bytes, clock, surroundings.tries_clock)
+        self._loader = loader
+        self._catalogue = catalogue
+        self._journal = journal
+        self._places = Places(loader)
+        self._lookout = Lookout(loader, self._places, self.plans, section.trust_plans, surroundings)
+        self._prover = Prover(loader, arena, clock)
+        self._workshop = Workshop(self.plans, self._prover, self._places, catalogue, clock, journal, surroundings)
+        self._workshop.review = self._review
+        self._queue = BuildQueue(self._workshop.work, clock)
+        self._tasks = Tasks()
+
+    def connect(
+        self,
+        again: Callable[[str, str], Awaitable[None]],
+        load: Callable[[str], Awaitable[None]],
+        pinned: Callable[[], Collection[Tuple[str, str]]],
+    ) -> None:
+        """`again` loads one version anew, `load` a model as it is in the repository.
+
+        `pinned`: name and number of the versions whose plans are kept whatever their bound.
+        """
+        self._workshop.again, self._workshop.load, self._workshop.pinned = again, load, pinned
+
+    async def stop(self) -> None:
+        """Ends builds and checks; nothing is begun any more."""
+        await self._queue.stop()
+        await self._workshop.stop()
+        await self._tasks.stop()
+
+    def close(self) -> None:
+        """After the last engine ended."""
+        self.plans.close()
+
+    # -- loading ----------------------------------------------------------------------------------------------------
+
+    async def load(self, version: ServedVersion) -> None:
+        """Brings the version up with the best that there is now. EngineLoadError, ConfigError."""
+        version.on_gone = lambda: self._queue.leave(version)
+        for _ in range(_MAX_PLANS):
+            outlook = await self._lookout.look(version)
+            version.truth_digest = outlook.truth_digest
+            decision = decide(outlook.situation)
+            if decision.serve == "nothing":
+                raise errors.EngineLoadError(str(decision.args["text"]), code=decision.code)
+            if decision.serve == "onnx":
+                await self._serve_onnx(version, decision)
+                return
+            if await self._serve_plan(version, outlook, decision):
+                return
+        raise errors.EngineLoadError("%d plans of it were refused one after another" % _MAX_PLANS)
+
+    async def _serve_plan(self, version: ServedVersion, outlook: Outlook, decision: Decision) -> bool:
+        """False where the plan was no good: it is put aside then, and what is left is to be looked at."""
+        state = decision.plan
+        plan = state.plan if state is not None else outlook.foreign
+        assert plan is not None
+        try:
+            await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
+        except errors.EngineLoadError as error:
+            return await self._not_loaded(version, outlook, state, plan, error)
+        self._queue.leave(version)
+        version.plan, version.verified, version.figures = plan, plan.sidecar.verified, dict(plan.sidecar.figures)
+        if decision.code:
+            _log.warning("%s: %s", version.label, decision.args, extra={"code": decision.code})
+        version.rest(decision.state, decision.code, **decision.args)
+        return True
+
+    async def _not_loaded(
+        self, version: ServedVersion, outlook: Outlook, state: Optional[KeyState], plan: Plan, error: errors.EngineLoadError
+    ) -> bool:
+        """The plan's own fault, or that of the moment."""
+        if refuses(error):
+            await self._put_aside(version, state, plan, error)
+            if version.entry.onnx is None:
+                raise error
+            return False
+        if version.entry.onnx is None:
+            raise error
+        _log.error("%s: its plan cannot be loaded now: %s", version.label, error, extra={"code": load_code(error)})
+        await self._serve_onnx(version, Decision("onnx", State.DEGRADED, "engine.unavailable", {"text": str(error)}))
+        return True
+
+    async def _put_aside(
+        self, version: ServedVersion, state: Optional[KeyState], plan: Plan, error: errors.EngineLoadError
+    ) -> None:
+        """Never again. Somebody's file that TensorRT does not take is asked again after a restart; one that kills is not."""
+        reason = str(error)
+        if state is not None or error.args_by_name.get("deaths"):
+            await self.plans.quarantine(plan, "engine.plan_refused", reason)
+        if state is not None:
+            await self.plans.failed(state.key.digest, "engine.plan_refused", reason, permanent=False)
+        else:
+            self._lookout.refuse(plan, reason)
+        _log.error("%s: plan put aside: %s", version.label, reason, extra={"code": "engine.plan_refused"})
+        args = {"model": version.label, "text": reason}
+        self._journal.event("engine.plan_refused", version.label, code="engine.plan_refused", args=args, text=reason)
+
+    async def _serve_onnx(self, version: ServedVersion, decision: Decision) -> None:
+        onnx = version.entry.onnx
+        assert onnx is not None
+        try:
+            await self._loader.bring(version, "onnxruntime", onnx, self._places.onnx())
+        except errors.EngineLoadError as error:
+            if decision.work is None:
+                raise
+            await self._without_onnx(version, decision.work, error)
+            return
+        version.plan, version.verified, version.figures = None, False, {}
+        self._say(version, decision)
+        self._wish(version, decision)
+
+    async def _without_onnx(self, version: ServedVersion, work: KeyState, error: errors.EngineLoadError) -> None:
+        """Nothing serves until there is a plan; one that nothing can be compared with serves as it is, and says so."""
+        plan = work.plan
+        if plan is None:
+            self._want(version, work)
+            text = "ONNX Runtime cannot serve it (%s); it is ready when its TensorRT plan is built" % error
+            raise errors.EngineLoadError(text) from error
+        proof = await self._prover.prove(self._places.candidate(version, plan.path, plan.sidecar), None)
+        if proof.good is False:
+            await self.plans.quarantine(plan, proof.code, proof.reason)
+            await self.plans.failed(work.key.digest, proof.code, proof.reason, permanent=proof.code == "engine.verify_failed")
+            raise errors.EngineLoadError("ONNX Runtime cannot serve it (%s), nor its plan: %s" % (error, proof.reason))
+        if proof.good:
+            plan = await self.plans.verified(plan, proof.figures)
+        elif not proof.incomparable:
+            raise errors.EngineLoadError("its plan cannot be checked: %s" % proof.reason)
+        await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
+        version.plan, version.verified, version.figures = plan, bool(proof.good), proof.figures
+        if proof.good:
+            version.rest(State.OK)
+            return
+        _log.warning("%s: its plan is served without a check: %s", version.label, error, extra={"code": "engine.unverified"})
+        version.rest(State.DEGRADED, "engine.unverified", text=str(error))
+
+    # -- what is said and wished ------------------------------------------------------------------------------------
+
+    async def _review(self, version: ServedVersion) -> None:
+        """What is known has changed while the version serves: another plan may help, or it says why none does."""
+        outlook = await self._lookout.look(version)
+        decision = decide(outlook.situation)
+        if decision.serve == "plan":
+            self._tasks.spawn(self._again(version), "again:" + version.label)
+        elif decision.serve == "onnx":
+            self._say(version, decision)
+            self._wish(version, decision)
+
+    async def _again(self, version: ServedVersion) -> None:
+        try:
+            await self._workshop.again(version.name, version.version)
+        except errors.EdgeAgentError as error:
+            _log.error("%s: %s", version.label, error, extra={"code": error.code})
+
+    def _say(self, version: ServedVersion, decision: Decision) -> None:
+        if version.hosted is not None:
+            version.rest(decision.state, decision.code, **decision.args)
+        else:
+            version.become(State.FAILED, decision.code, **decision.args)
+
+    def _wish(self, version: ServedVersion, decision: Decision) -> None:
+        if decision.work is not None:
+            self._want(version, decision.work)
+            if decision.args:
+                self._fell(version, decision.args)
+            return
+        self._queue.leave(version)
+        cause = str(decision.args.get("cause", ""))
+        if cause:
+            version.build = BuildStatus("failed", code=cause, reason=str(decision.args.get("text", "")))
+
+    def _want(self, version: ServedVersion, work: KeyState, forced: bool = False) -> None:
+        job = self._queue.want(version, work.key, work.precision, forced)
+        version.build = BuildStatus("failed", reason="too many builds wait") if job is None else job.status
+        if job is not None:
+            job.status.tries = work.tries
+
+    def _fell(self, version: ServedVersion, args: Dict[str, Any]) -> None:
+        _log.warning("%s: %s", version.label, args, extra={"code": "engine.precision_fell"})
+        self._journal.event(
+            "engine.precision_fell", version.label, code="engine.precision_fell", args=args, text=str(args.get("text", ""))
+        )
+
+    # -- what happens to a plan that serves -------------------------------------------------------------------------
+
+    def crashes(self, otherwise: Callable[[ServedVersion], None]) -> Callable[[ServedVersion], None]:
+        """What is done about versions that end their host again and again: their plan goes; `otherwise` where none is to blame."""
+
+        def crashed(version: ServedVersion) -> None:
+            if not self._crashed(version):
+                otherwise(version)
+
+        return crashed
+
+    def _crashed(self, version: ServedVersion) -> bool:
+        """True where it comes back without its plan."""
+        plan, hosted = version.plan, version.hosted
+        if version.aside or version.engine != "tensorrt" or plan is None or version.entry.onnx is None or hosted is None:
+            return False
+        reason = str(hosted.error)
+        self._tasks.spawn(self._without_plan(version, plan, reason), "crashed:" + version.label)
+        return True
+
+    async def _without_plan(self, version: ServedVersion, plan: Plan, reason: str) -> None:
+        error = errors.EngineLoadError(reason, deaths=1)
+        await self._put_aside(version, None, plan, error)
+        await self.plans.failed(plan.sidecar.key, "engine.plan_refused", reason, permanent=False)
+        await self._again(version)
+
+    # -- by request -------------------------------------------------------------------------------------------------
+
+    async def build(self, version: ServedVersion) -> None:
+        """Has its plan built anew now, whatever failed before. Returns at once. Unsupported, EngineLoadError."""
+        outlook = await self._lookout.look(version)
+        keys = outlook.situation.keys
+        if version.entry.onnx is None:
+            raise errors.Unsupported("%s has no model.onnx that a plan could be built of" % version.label)
+        if not keys:
+            raise errors.EngineLoadError("no plan can be built here: %s" % outlook.situation.facts.text)
+        await self.plans.cleared(*[state.key.digest for state in keys])
+        self._want(version, keys[0], forced=True)
+
+    async def verify(self, version: ServedVersion) -> Dict[str, Any]:
+        """Compares the plan that serves with golden or ONNX Runtime outputs now. Unsupported where no plan serves.
+
+        One that this agent has built and that is wrong is put aside; the version comes back without it.
+        """
+        plan = version.plan
+        if version.engine != "tensorrt" or plan is None:
+            raise errors.Unsupported("%s is not served from a TensorRT plan" % version.label)
+        proof = await self._prover.compare(self._places.candidate(version, plan.path, plan.sidecar), version)
+        own = bool(plan.sidecar.sha256) and plan.sidecar.precision != "as it is"
+        if proof.good:
+            version.verified, version.figures = True, proof.figures
+            if own:
+                version.plan = await self.plans.verified(plan, proof.figures)
+        elif proof.good is False and own:
+            await self.plans.quarantine(plan, proof.code, proof.reason)
+            await self.plans.failed(plan.sidecar.key, proof.code, proof.reason, permanent=proof.code == "engine.verify_failed")
+            self._tasks.spawn(self._again(version), "again:" + version.label)
+        return {"good": proof.good, "code": proof.code, "reason": proof.reason, **proof.figures}

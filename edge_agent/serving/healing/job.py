@@ -1,0 +1,33 @@
+"""One plan that somebody wants: to be built, checked and swapped in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List
+
+from edge_agent.engines.plans.key import PlanKey
+from edge_agent.serving.build_status import BuildStatus
+from edge_agent.serving.version import ServedVersion
+
+
+@dataclass(eq=False)
+class Job:
+    """Wanted by versions whose models, settings and sizes are the same."""
+
+    key: PlanKey
+    precision: str
+    forced: bool = False  #: built although there is a plan
+    versions: Dict[ServedVersion, None] = field(default_factory=dict)  #: first come, first named
+    status: BuildStatus = field(default_factory=BuildStatus)
+    due: float = 0.0  #: monotonic seconds
+    ending: bool = False  #: it is being swapped in: versions that go now go for it
+    unable: int = 0  #: checks that could not be made
+
+    @property
+    def first(self) -> ServedVersion:
+        """Who it is done for, where one must be named."""
+        return next(iter(self.versions))
+
+    def labels(self) -> List[str]:
+        """`NAME/VERSION` of all."""
+        return [version.label for version in self.versions]

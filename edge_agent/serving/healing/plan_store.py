@@ -1,0 +1,171 @@
+"""Plans and tries on disk for the loop: each call runs in a thread, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Collection, Dict, Optional, Sequence, Tuple, TypeVar
+
+from edge_agent import errors
+from edge_agent.domain.clock import Clock
+from edge_agent.engines.plans import plan_files
+from edge_agent.engines.plans.digest import file_digest
+from edge_agent.engines.plans.key import PlanKey, PlanRecipe, PlanTarget
+from edge_agent.engines.plans.shelf import Plan, PlanShelf
+from edge_agent.engines.plans.sidecar import Sidecar
+from edge_agent.engines.plans.tries import Tries
+from edge_agent.serving.healing.decision import KeyState
+from edge_agent.serving.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+_Answer = TypeVar("_Answer")
+
+
+class PlanStore:
+    """`{state_dir}/plans` and `tries.json` in it; without a state directory a folder that ends with the agent."""
+
+    def __init__(self, state_dir: Optional[Path], max_bytes: int, clock: Clock, tries_clock: Optional[Clock] = None) -> None:
+        self.fault = ""  #: why plans cannot be kept
+        self._state_dir = state_dir
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._tries_clock = tries_clock or clock
+        self._lock: Optional[asyncio.Lock] = None
+        self._temporary = ""
+        self._shelf: PlanShelf
+        self._tries: Tries
+
+    async def open(self) -> None:
+        """Called before each use; only the first one does something, so that nothing is there where no model needs it."""
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+            async with self._lock:
+                await in_thread(self._prepare)
+
+    def _prepare(self) -> None:
+        if self._state_dir is None:
+            self._temporary = tempfile.mkdtemp(prefix="edge-agent-plans-")
+        folder = Path(self._temporary) if self._state_dir is None else self._state_dir / "plans"
+        self._shelf = PlanShelf(folder, self._max_bytes or 1 << 62, self._clock)
+        self._tries = Tries(folder / "tries.json", self._tries_clock)
+        try:
+            self._shelf.prepare()
+        except errors.StoreError as error:
+            self.fault = str(error)
+            _log.error("no plan can be built: %s", error, extra={"code": "build.no_space"})
+        self._tries.load()
+
+    def close(self) -> None:
+        """Ends a folder that was made for this run only."""
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = ""
+
+    async def _run(self, work: Callable[..., _Answer], *args: Any) -> _Answer:
+        await self.open()
+        assert self._lock is not None
+        async with self._lock:
+            return await asyncio.shield(in_thread(work, *args))
+
+    # -- plans ------------------------------------------------------------------------------------------------------
+
+    async def states(self, onnx: Path, keys: Sequence[Tuple[str, PlanKey]]) -> Tuple[KeyState, ...]:
+        """What is known of each key."""
+        return await self._run(lambda: tuple(self._state(onnx, precision, key) for precision, key in keys))
+
+    def _state(self, onnx: Path, precision: str, key: PlanKey) -> KeyState:
+        digest, tries = key.digest, self._tries
+        return KeyState(
+            precision,
+            key,
+            self._shelf.beside(onnx, key) or self._shelf.find(key),
+            self._shelf.refused(key),
+            tries.may_try(digest),
+            tries.tries(digest),
+            tries.code(digest),
+            tries.reason(digest),
+        )
+
+    async def paths(self, key: PlanKey) -> Tuple[Path, Path]:
+        """Where a plan is built to, and the timing cache."""
+        return await self._run(lambda: (self._shelf.temporary(key), self._shelf.timing_cache(key)))
+
+    async def add(self, temporary: Path, sidecar: Sidecar) -> Plan:
+        """Keeps a built plan, unverified. StoreError."""
+        return await self._run(self._shelf.add, temporary, sidecar)
+
+    async def verified(self, plan: Plan, figures: Dict[str, object]) -> Plan:
+        """Writes down that the plan is good."""
+        return await self._run(self._shelf.verified, plan, figures)
+
+    async def quarantine(self, plan: Plan, code: str, reason: str) -> None:
+        """The plan is never loaded again."""
+        await self._run(self._shelf.quarantine, plan, code, reason)
+
+    async def foreign(self, path: Path, target: PlanTarget) -> Tuple[Plan, str]:
+        """Somebody's plan as one of this shelf's, so that it can be put aside like them; and why it was, if it was. OSError."""
+
+        def look() -> Tuple[Plan, str]:
+            sha256 = file_digest(path.resolve())
+            key = PlanKey(sha256, target, PlanRecipe("as it is"))
+            sidecar = Sidecar(key.digest, path.parent.parent.name, "as it is", self._clock.now(), key.fields(), sha256=sha256)
+            refusal = self._shelf.refused(key)
+            return Plan(path, sidecar), "" if refusal is None else refusal.reason
+
+        return await self._run(look)
+
+    async def trim(self, keys: Collection[str], labels: Collection[str]) -> None:
+        """Removes the oldest plans over the bound, but for these keys and for what was built for these `NAME/VERSION`."""
+
+        def work() -> None:
+            pinned = set(keys)
+            for file in plan_files.listing(self._shelf.folder) if labels else ():
+                if file.path.suffix == ".json" and file.key not in pinned and _label(file.path) in labels:
+                    pinned.add(file.key)
+            for removed in self._shelf.trim(pinned):
+                _log.info("plan removed to stay under models.plans_max_bytes: %s", removed)
+
+        try:
+            await self._run(work)
+        except OSError as error:
+            _log.warning("plans cannot be tidied: %s", error)
+
+    # -- tries ------------------------------------------------------------------------------------------------------
+
+    async def begin(self, key: str) -> int:
+        """A try begins; how many it is."""
+
+        def work() -> int:
+            self._tries.begin(key)
+            return self._tries.tries(key)
+
+        return await self._run(work)
+
+    async def failed(self, key: str, code: str, reason: str, permanent: bool) -> None:
+        """A try failed."""
+        await self._run(self._tries.failed, key, code, reason, permanent)
+
+    async def cancelled(self, key: str) -> None:
+        """A try was called off by the agent itself."""
+        await self._run(self._tries.cancel, key)
+
+    async def succeeded(self, key: str) -> None:
+        """A try gave a plan that is good."""
+        await self._run(self._tries.succeeded, key)
+
+    async def cleared(self, *keys: str) -> None:
+        """Somebody wants them tried anew."""
+        for key in keys:
+            await self._run(self._tries.clear, key)
+
+
+def _label(path: Path) -> str:
+    try:
+        sidecar = plan_files.read_sidecar(path, own=True)
+    except (OSError, plan_files.Unfit):
+        return ""
+    return "" if sidecar is None else sidecar.model

@@ -1,0 +1,252 @@
+"""Tries a plan before anybody is answered from it: loads it aside, compares its answers, measures it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+
+from edge_agent import errors
+from edge_agent.domain.clock import Clock
+from edge_agent.processes.arena import Arena
+from edge_agent.serving.healing.asking import Asked, ask
+from edge_agent.serving.healing.comparison import Verdict, compare
+from edge_agent.serving.healing.recipe import golden_folder
+from edge_agent.serving.healing.samples import Sample, golden, seeded
+from edge_agent.serving.loading import Loader, load_code
+from edge_agent.serving.threads import in_thread
+from edge_agent.serving.version import ServedVersion
+
+_log = logging.getLogger(__name__)
+
+_RUNS = 100
+_RUNS_S = 10.0
+_LARGEST_RUNS = 20
+_DEATHS = 3  #: of its host by one sample
+_OF_MEMORY = ("engine.out_of_memory",)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`good` is None where nothing could be said: `reason` tells why."""
+
+    good: Optional[bool]
+    code: str = ""  #: engine.verify_failed: wrong; engine.plan_refused: it cannot be used at all
+    reason: str = ""
+    figures: Dict[str, Any] = field(default_factory=dict)
+    incomparable: bool = False  #: there is nothing that it could be compared with
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan to be tried, of a version as it is configured."""
+
+    of: ServedVersion
+    path: Path
+    gpu_host: str
+    onnx_host: str
+    precision: str  #: for what may differ
+    sizes: Mapping[str, Sequence[int]]  #: what inputs with open dimensions are tried with
+
+
+class Refused(Exception):
+    """TensorRT does not take the plan, or dies of it."""
+
+
+class Wrong(Exception):
+    """The plan does not do what the model does."""
+
+
+def refuses(error: errors.EdgeAgentError) -> bool:
+    """Whether a load failed for the plan's own sake, so that another load would fail likewise."""
+    return load_code(error) == "plan.foreign" or bool(error.args_by_name.get("deaths"))
+
+
+class Prover:
+    """One proof at a time is asked of it; it leaves no engine behind."""
+
+    def __init__(self, loader: Loader, arena: Arena, clock: Clock) -> None:
+        self._loader = loader
+        self._arena = arena
+        self._clock = clock
+
+    async def prove(
+        self,
+        candidate: Candidate,
+        serving: Optional[ServedVersion],
+        tell: Callable[[str, float], None] = lambda phase, percent: None,
+    ) -> Proof:
+        """`serving` answers for the model now, by ONNX Runtime from the same files; None: one is loaded for it if need be."""
+        tell("load", 0.0)
+        subject = self._aside(candidate.of, "-proof")
+        try:
+            await self._bring(candidate, subject)
+            return await self._try(candidate, subject, serving, tell)
+        except Refused as error:
+            return Proof(False, "engine.plan_refused", str(error))
+        except Wrong as error:
+            return Proof(False, "engine.verify_failed", str(error))
+        except errors.EdgeAgentError as error:
+            return Proof(None, load_code(error), str(error))
+        finally:
+            await self._put_away(subject)
+
+    async def compare(self, candidate: Candidate, subject: ServedVersion) -> Proof:
+        """The same of a plan that serves already; it goes on serving meanwhile."""
+        try:
+            return await self._try(candidate, subject, None, lambda phase, percent: None)
+        except Refused as error:
+            return Proof(False, "engine.plan_refused", str(error))
+        except Wrong as error:
+            return Proof(False, "engine.verify_failed", str(error))
+        except errors.EdgeAgentError as error:
+            return Proof(None, load_code(error), str(error))
+
+    # -- engines ----------------------------------------------------------------------------------------------------
+
+    def _aside(self, of: ServedVersion, aside: str) -> ServedVersion:
+        return ServedVersion(of.name, of.entry, of.config, self._clock, aside=of.aside + aside)
+
+    async def _bring(self, candidate: Candidate, subject: ServedVersion) -> None:
+        """In a host of its own, so that an engine that dies takes nobody along."""
+        try:
+            await self._loader.bring(subject, "tensorrt", candidate.path, candidate.gpu_host)
+        except errors.ConfigError as error:
+            raise Wrong("it does not fit the model's configuration: %s" % error) from error
+        except errors.EdgeAgentError as error:
+            if refuses(error):
+                raise Refused(str(error)) from error
+            raise
+
+    async def _put_away(self, version: ServedVersion) -> None:
+        if version.hosted is not None:
+            version.close(errors.ModelNotReady("the check of its plan is over"))
+            await version.retire()
+        await self._loader.end_idle_hosts()
+
+    async def _reference(self, candidate: Candidate) -> Optional[ServedVersion]:
+        onnx = candidate.of.entry.onnx
+        if onnx is None:
+            return None
+        version = self._aside(candidate.of, "-reference")
+        try:
+            await self._loader.bring(version, "onnxruntime", onnx, candidate.onnx_host)
+        except errors.EdgeAgentError as error:
+            _log.warning("%s: ONNX Runtime cannot say what its plan should answer: %s", version.label, error)
+            await self._loader.end_idle_hosts()
+            return None
+        return version
+
+    # -- comparing --------------------------------------------------------------------------------------------------
+
+    async def _try(
+        self,
+        candidate: Candidate,
+        subject: ServedVersion,
+        serving: Optional[ServedVersion],
+        tell: Callable[[str, float], None],
+    ) -> Proof:
+        version = candidate.of
+        folder = golden_folder(version.config, version.entry.path.parent.parent)
+        if folder is not None:
+            samples: Iterable[Sample] = await in_thread(golden, folder, version.entry.path.parent.parent)
+            return await self._judge(candidate, subject, list(samples), None, tell)
+        reference = serving or await self._reference(candidate)
+        try:
+            samples = await in_thread(
+                list, seeded(subject.inputs, subject.max_batch_size, version.config.image, candidate.sizes)
+            )
+            return await self._judge(candidate, subject, list(samples), reference, tell)
+        finally:
+            if reference is not None and reference is not serving:
+                await self._put_away(reference)
+
+    async def _judge(
+        self,
+        candidate: Candidate,
+        subject: ServedVersion,
+        samples: List[Sample],
+        reference: Optional[ServedVersion],
+        tell: Callable[[str, float], None],
+    ) -> Proof:
+        accept = candidate.of.config.accept
+        verdict = Verdict()
+        for number, sample in enumerate(samples):
+            tell("compare", 100.0 * number / len(samples))
+            got = await self._answer(subject, sample)
+            right = await self._right(sample, reference)
+            if got is None or right is None:
+                continue
+            limit = accept.max_abs_error if accept is not None else None
+            await in_thread(compare, verdict, got.outputs, right, candidate.precision, limit, sample.name)
+        if verdict.wrong:
+            return Proof(False, "engine.verify_failed", verdict.wrong, verdict.figures())
+        tell("time", 0.0)
+        figures = {**verdict.figures(), **await self._measured(subject, samples)}
+        slowest = accept.max_p95_ms if accept is not None else None
+        if slowest is not None and figures["p95_ms"] > slowest:
+            text = "it takes %.4g ms (95 of 100 runs), more than the %.4g of max_p95_ms" % (figures["p95_ms"], slowest)
+            return Proof(False, "engine.verify_failed", text, figures)
+        if not verdict.compared:
+            return Proof(None, "engine.unverified", "there is nothing to compare it with", figures, incomparable=True)
+        return Proof(True, figures=figures)
+
+    async def _answer(self, subject: ServedVersion, sample: Sample) -> Optional[Asked]:
+        """None where the sample is too large for the memory that there is."""
+        for death in range(1, _DEATHS + 1):
+            try:
+                return await ask(subject, self._arena, sample.inputs)
+            except errors.PayloadTooLarge:
+                return None
+            except errors.HostDied as error:
+                if death == _DEATHS:
+                    raise Refused("it ended its engine host %d times: %s" % (death, error)) from error
+            except errors.ModelNotReady as error:
+                if subject.hosted is not None and subject.hosted.error is not None:
+                    raise Refused(str(subject.hosted.error)) from error
+                raise
+            except (errors.ExecutionError, errors.RequestError) as error:
+                raise Wrong("%s: it fails: %s" % (sample.name, error)) from error
+        raise AssertionError("each death is counted")
+
+    async def _right(self, sample: Sample, reference: Optional[ServedVersion]) -> Optional[Mapping[str, Any]]:
+        """What the model should answer; None where nobody can say."""
+        if sample.expected is not None or reference is None:
+            return sample.expected
+        try:
+            return (await ask(reference, self._arena, sample.inputs)).outputs
+        except errors.PayloadTooLarge:
+            return None
+        except errors.TensorMismatch as error:
+            raise Wrong("its inputs are not those of the model: %s" % error) from error
+
+    # -- measuring --------------------------------------------------------------------------------------------------
+
+    async def _measured(self, subject: ServedVersion, samples: Sequence[Sample]) -> Dict[str, Any]:
+        """Times of the smallest sample; of the largest one the median too."""
+        least, most = min(samples, key=_bytes), max(samples, key=_bytes)
+        times = await self._times(subject, least, _RUNS)
+        figures = {"p50_ms": _percentile(times, 0.5), "p95_ms": _percentile(times, 0.95), "runs": len(times)}
+        if most is not least:
+            figures["largest_p50_ms"] = _percentile(await self._times(subject, most, _LARGEST_RUNS), 0.5)
+        return figures
+
+    async def _times(self, subject: ServedVersion, sample: Sample, runs: int) -> List[float]:
+        end = self._clock.monotonic() + _RUNS_S
+        times: List[float] = []
+        while len(times) < runs and (self._clock.monotonic() < end or not times):
+            try:
+                times.append((await ask(subject, self._arena, sample.inputs, keep=False)).seconds)
+            except errors.PayloadTooLarge:
+                return [0.0]
+        return times
+
+
+def _bytes(sample: Sample) -> int:
+    return sum(int(array.nbytes) for array in sample.inputs.values())
+
+
+def _percentile(times: Sequence[float], share: float) -> float:
+    ordered = sorted(times)
+    return round(1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)], 3)

@@ -1,0 +1,119 @@
+"""Builds one after another over all models, in the order in which they were wished for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any, Callable, Coroutine, Dict, List, Optional
+
+from edge_agent.domain.clock import Clock
+from edge_agent.engines.plans.key import PlanKey
+from edge_agent.serving.healing.job import Job
+from edge_agent.serving.version import ServedVersion
+from edge_agent.telemetry.tasks import Tasks
+
+_log = logging.getLogger(__name__)
+
+_MAX_JOBS = 1024
+
+#: does a job; None when it is over, else the seconds until it is looked at again
+Work = Callable[[Job], Coroutine[Any, Any, Optional[float]]]
+
+
+class BuildQueue:
+    """One job runs at a time. A job that nobody wants any more ends, also while it runs."""
+
+    def __init__(self, work: Work, clock: Clock) -> None:
+        self.refused = 0  #: wishes that were one too many
+        self._work = work
+        self._clock = clock
+        self._jobs: Dict[str, Job] = {}  #: by the key's digest
+        self._running: Optional[asyncio.Task[Any]] = None
+        self._job: Optional[Job] = None
+        self._wake: Optional[asyncio.Event] = None
+        self._tasks = Tasks(self._died)
+        self._work_tasks = Tasks()
+        self._stopped = False
+
+    async def stop(self) -> None:
+        """Ends what runs; nothing is begun any more."""
+        self._stopped = True
+        self._jobs.clear()
+        await self._tasks.stop()
+        await self._work_tasks.stop()
+
+    def want(self, version: ServedVersion, key: PlanKey, precision: str, forced: bool = False) -> Optional[Job]:
+        """The job that makes this plan, joined or new; the version leaves any other one. None where too many wait."""
+        self.leave(version, but=key.digest)
+        job = self._jobs.get(key.digest)
+        if job is None or job.ending:
+            if len(self._jobs) >= _MAX_JOBS or self._stopped:
+                self.refused += 1
+                return None
+            job = self._jobs[key.digest] = Job(key, precision)
+        job.forced = job.forced or forced
+        if forced:
+            job.due = 0.0
+        job.versions[version] = None
+        self._nudge()
+        return job
+
+    def leave(self, version: ServedVersion, but: str = "") -> None:
+        """The version wants no plan any more, `but` perhaps that of this digest."""
+        for digest, job in list(self._jobs.items()):
+            if digest == but or version not in job.versions or job.ending:
+                continue
+            del job.versions[version]
+            if not job.versions:
+                del self._jobs[digest]
+                if job is self._job and self._running is not None:
+                    self._running.cancel()
+
+    def jobs(self) -> List[Job]:
+        """What waits and runs, in order."""
+        return list(self._jobs.values())
+
+    # -- one after another ------------------------------------------------------------------------------------------
+
+    def _nudge(self) -> None:
+        if self._wake is None:
+            self._begin()
+        else:
+            self._wake.set()
+
+    def _begin(self) -> None:
+        self._wake = asyncio.Event()
+        self._tasks.spawn(self._one_by_one(self._wake), "builds")
+
+    def _died(self, error: BaseException) -> None:
+        """Whatever happened here, builds go on."""
+        if not self._stopped:
+            self._begin()
+
+    async def _one_by_one(self, wake: asyncio.Event) -> None:
+        while True:
+            wake.clear()
+            job = min(self._jobs.values(), key=lambda one: one.due, default=None)
+            pause_s = None if job is None else job.due - self._clock.monotonic()
+            if job is None or (pause_s is not None and pause_s > 0):
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(wake.wait(), pause_s)
+                continue
+            await self._do(job)
+
+    async def _do(self, job: Job) -> None:
+        self._job = job
+        self._running = self._work_tasks.spawn(self._work(job), "build:" + job.first.label)
+        try:
+            await asyncio.wait({self._running})
+            done = self._running
+        finally:
+            self._job = self._running = None
+        again_s = None if done.cancelled() or done.exception() is not None else done.result()
+        if self._jobs.get(job.key.digest) is not job:
+            return
+        if again_s is None:
+            del self._jobs[job.key.digest]
+        else:
+            job.due = self._clock.monotonic() + again_s

@@ -1,0 +1,307 @@
+"""Does one job: has the plan built, tries it, and has it swapped in. What fails is remembered, so that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from pathlib import Path
+from typing import Any, Awaitable, Callable, Collection, Dict, NamedTuple, Optional, Tuple
+
+from edge_agent import errors
+from edge_agent.domain.clock import Clock
+from edge_agent.engines.build_order import BuildProgress, BuildReport
+from edge_agent.engines.builder import Builder
+from edge_agent.engines.plans.onnx_files import external_files
+from edge_agent.engines.plans.shelf import Plan
+from edge_agent.engines.plans.sidecar import Sidecar
+from edge_agent.serving.build_status import BuildStatus
+from edge_agent.serving.catalogue import Catalogue
+from edge_agent.serving.healing import recipe
+from edge_agent.serving.healing.decision import KeyState
+from edge_agent.serving.healing.job import Job
+from edge_agent.serving.healing.places import Places
+from edge_agent.serving.healing.plan_store import PlanStore
+from edge_agent.serving.healing.proof import Proof, Prover
+from edge_agent.serving.healing.surroundings import Surroundings
+from edge_agent.serving.journal import Journal
+from edge_agent.serving.threads import in_thread
+from edge_agent.serving.version import ServedVersion
+
+_log = logging.getLogger(__name__)
+
+_UNABLE_S = 10.0  #: until a check that could not be made is made again
+_UNABLE_MAX = 3
+
+Tell = Callable[[str, str, str, Dict[str, Any]], None]  #: kind of the event, subject, code, args
+
+
+class Built(NamedTuple):
+    """A plan that is not on the shelf yet, or is there unverified."""
+
+    path: Path
+    sidecar: Sidecar
+    plan: Optional[Plan]  #: on the shelf
+
+
+class Workshop:
+    """`review` says anew what a version serves with and wants; `again` loads a version anew, `load` a whole model."""
+
+    def __init__(
+        self,
+        plans: PlanStore,
+        prover: Prover,
+        places: Places,
+        catalogue: Catalogue,
+        clock: Clock,
+        journal: Journal,
+        surroundings: Surroundings,
+    ) -> None:
+        self.review: Callable[[ServedVersion], Awaitable[None]]
+        self.again: Callable[[str, str], Awaitable[None]]
+        self.load: Callable[[str], Awaitable[None]]
+        self.pinned: Callable[[], Collection[Tuple[str, str]]]
+        self._plans = plans
+        self._prover = prover
+        self._places = places
+        self._catalogue = catalogue
+        self._clock = clock
+        self._journal = journal
+        self._surroundings = surroundings
+        self._builders: Dict[str, Builder] = {}  #: by interpreter
+
+    async def stop(self) -> None:
+        """Ends what builds."""
+        for builder in self._builders.values():
+            await builder.stop()
+
+    async def work(self, job: Job) -> Optional[float]:
+        """One step of the job; None when it is over, else the seconds until the next."""
+        onnx = job.first.entry.onnx
+        assert onnx is not None
+        (state,) = await self._plans.states(onnx, [(job.precision, job.key)])
+        job.status.tries = state.tries
+        if state.plan is None or job.forced:
+            if not job.forced and (not state.may_build or self._plans.fault):
+                await self._conclude(job)
+                return None
+            if not job.forced and state.wait_s:
+                _show(job.status, "queued", "waiting", eta_s=state.wait_s)
+                return min(state.wait_s, self._surroundings.look_s)
+            built = await self._build(job, state)
+            if built is None:
+                job.forced = False
+                return 0.0
+        else:
+            built = Built(state.plan.path, state.plan.sidecar, state.plan)
+        return await self._check(job, built)
+
+    # -- building ---------------------------------------------------------------------------------------------------
+
+    async def _build(self, job: Job, state: KeyState) -> Optional[Built]:
+        """None where that failed; it is written down then. A plan that serves stays on the shelf until the new one is good."""
+        digest, version = job.key.digest, job.first
+        temporary, timing_cache = await self._plans.paths(job.key)
+        job.status.tries = await self._plans.begin(digest)
+        _show(job.status, "building", "parse")
+        self._tell("engine.building", job, "engine.building", {"tries": job.status.tries})
+        try:
+            report = await self._run(job, temporary, timing_cache)
+            sidecar = Sidecar.of(job.key, version.label, report.precision, self._clock.now(), report.io, report.as_json())
+            for warning in report.warnings:
+                _log.warning("build of %s: %s", version.label, warning, extra={"code": "model.warning"})
+            if state.plan is not None:
+                return Built(temporary, sidecar, None)
+            plan = await self._plans.add(temporary, sidecar)
+        except errors.BuildFailed as error:
+            await self._failed(job, error.code, str(error), error.permanent)
+        except errors.StoreError as error:
+            await self._failed(job, "build.no_space", str(error), False)
+        except asyncio.CancelledError:
+            await self._plans.cancelled(digest)
+            raise
+        else:
+            await self._trim(job)
+            return Built(plan.path, plan.sidecar, plan)
+        return None
+
+    async def _run(self, job: Job, temporary: Path, timing_cache: Path) -> BuildReport:
+        version = job.first
+        onnx = version.entry.onnx
+        assert onnx is not None
+        size = await in_thread(_model_bytes, onnx)
+        order = recipe.order(version.label, onnx, version.config, job.precision, temporary, timing_cache, size)
+
+        def told(progress: BuildProgress) -> None:
+            status = job.status
+            status.phase, status.percent, status.eta_s, status.text = (
+                progress.phase,
+                progress.percent,
+                progress.eta_s,
+                progress.text,
+            )
+
+        return await self._builder(self._places.python(version.config)).build(order, told)
+
+    def _builder(self, python: str) -> Builder:
+        if python not in self._builders:
+            self._builders[python] = Builder(python, self._clock, self._surroundings.root, self._on_builder)
+        return self._builders[python]
+
+    def _on_builder(self, kind: str, label: str, text: str) -> None:
+        self._journal.event(kind, label, code="engine.building", args={"model": label, "text": text}, text=text)
+
+    async def _failed(self, job: Job, code: str, reason: str, permanent: bool) -> None:
+        await self._plans.failed(job.key.digest, code, reason, permanent)
+        _log.error("%s: %s", ", ".join(job.labels()), reason, extra={"code": code})
+        status = job.status
+        status.code, status.reason, status.percent, status.eta_s = code, reason, 0.0, None
+
+    # -- checking ---------------------------------------------------------------------------------------------------
+
+    async def _check(self, job: Job, built: Built) -> Optional[float]:
+        try:
+            if built.plan is None or not built.plan.sidecar.verified:
+                proof = await self._prove(job, built)
+                if not proof.good and not proof.incomparable:
+                    return await self._not_taken(job, built, proof)
+                await self._taken(job, built, proof)
+        except asyncio.CancelledError:
+            await self._plans.cancelled(job.key.digest)
+            raise
+        except errors.StoreError as error:
+            await self._failed(job, "build.no_space", str(error), False)
+            job.forced = False
+            return 0.0
+        finally:
+            if built.plan is None:
+                await in_thread(_remove, built.path)
+        await self._swap_in(job)
+        return None
+
+    async def _prove(self, job: Job, built: Built) -> Proof:
+        _show(job.status, "checking", "load")
+
+        def told(phase: str, percent: float) -> None:
+            _show(job.status, "checking", phase, percent)
+
+        version = job.first
+        return await self._prover.prove(self._places.candidate(version, built.path, built.sidecar), self._serving(job), told)
+
+    def _serving(self, job: Job) -> Optional[ServedVersion]:
+        """What answers by ONNX Runtime now, from the very files that the plan is made of."""
+        for version in job.versions:
+            model = self._catalogue.get(version.name)
+            served = None if model is None else model.versions.get(version.version)
+            if not isinstance(served, ServedVersion) or served.truth_digest != job.key.model:
+                continue
+            if served.ready and served.engine == "onnxruntime":
+                return served
+        return None
+
+    async def _taken(self, job: Job, built: Built, proof: Proof) -> None:
+        """Good, or with nothing to compare it with: then it stays unverified, and is served only where nothing else can."""
+        plan = built.plan
+        if plan is None:
+            plan = await self._plans.add(built.path, built.sidecar)
+            await self._trim(job)
+        if proof.good:
+            await self._plans.verified(plan, proof.figures)
+
+    async def _not_taken(self, job: Job, built: Built, proof: Proof) -> Optional[float]:
+        job.forced = False
+        if proof.good is None:
+            job.unable += 1
+            job.status.code, job.status.reason = proof.code, proof.reason
+            _log.warning("the plan of %s could not be checked: %s", ", ".join(job.labels()), proof.reason)
+            if job.unable < _UNABLE_MAX:
+                return _UNABLE_S
+            await self._plans.cancelled(job.key.digest)
+            await self._conclude(job)
+            return None
+        wrong = proof.code == "engine.verify_failed"
+        if built.plan is not None:
+            await self._plans.quarantine(built.plan, proof.code, proof.reason)
+        await self._failed(job, proof.code, proof.reason, permanent=wrong)
+        self._tell("engine.plan_refused", job, proof.code, {"text": proof.reason, **proof.figures})
+        return 0.0
+
+    # -- ending -----------------------------------------------------------------------------------------------------
+
+    async def _swap_in(self, job: Job) -> None:
+        job.ending = True
+        await self._plans.succeeded(job.key.digest)
+        for version in list(job.versions):
+            if version.aside:
+                continue
+            why = await self._again(version)
+            served = self._now(version)
+            if served is not None and served.engine == "tensorrt":
+                _show(job.status, "done", percent=100.0)
+                served.build = job.status
+                args = {"model": version.label, "precision": job.precision, "verified": served.verified}
+                self._journal.event("engine.built", version.label, code="engine.built", args={**args, **served.figures})
+                _log.info("%s runs on TensorRT (%s): %s", version.label, job.precision, served.figures)
+            elif why:
+                _log.error("%s goes on as it is: %s", version.label, why, extra={"code": "engine.plan_refused"})
+
+    async def _again(self, version: ServedVersion) -> str:
+        """Why the version did not come up anew, or empty."""
+        try:
+            await self.again(version.name, version.version)
+        except errors.ModelNotFound as error:
+            if self._now(version) is not version:
+                return str(error)  # it was taken down
+            return await self._from_repository(version.name)
+        except errors.EdgeAgentError as error:
+            return str(error)
+        return ""
+
+    async def _from_repository(self, name: str) -> str:
+        """The same of a version that nothing could serve so far: nobody knows it but the repository."""
+        try:
+            await self.load(name)
+        except errors.EdgeAgentError as error:
+            return str(error)
+        return ""
+
+    def _now(self, version: ServedVersion) -> Optional[ServedVersion]:
+        model = self._catalogue.get(version.name)
+        served = None if model is None else model.versions.get(version.version)
+        return served if isinstance(served, ServedVersion) else None
+
+    async def _conclude(self, job: Job) -> None:
+        """Nothing more is tried here: another precision may be, and what serves says why."""
+        job.ending = True
+        _show(job.status, "failed")
+        if job.status.code:
+            self._tell("engine.build_failed", job, job.status.code, {"text": job.status.reason})
+        for version in list(job.versions):
+            await self.review(version)
+
+    async def _trim(self, job: Job) -> None:
+        """Keeps plans on disk under their bound; this one, what serves and what served before stays."""
+        versions = [version for version in self._catalogue.all_versions() if isinstance(version, ServedVersion)]
+        keys = [version.plan.sidecar.key for version in versions if version.plan is not None]
+        await self._plans.trim([job.key.digest, *keys], ["%s/%s" % pair for pair in self.pinned()])
+
+    def _tell(self, kind: str, job: Job, code: str, args: Dict[str, Any]) -> None:
+        for label in job.labels():
+            self._journal.event(kind, label, code=code, args={"model": label, **args}, text=str(args.get("text", "")))
+
+
+def _show(status: BuildStatus, state: str, phase: str = "", percent: float = 0.0, eta_s: Optional[float] = None) -> None:
+    status.state, status.phase, status.percent, status.eta_s, status.text = state, phase, percent, eta_s, ""
+
+
+def _model_bytes(onnx: Path) -> int:
+    total = os.stat(str(onnx)).st_size
+    with contextlib.suppress(errors.EngineLoadError, OSError):
+        total += sum(os.stat(str(file)).st_size for file in external_files(onnx))
+    return total
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
