@@ -28,6 +28,12 @@ MODELS: Dict[str, Code] = {
         "Correct the model file or its config.toml, then load it again.",
         "请修正模型文件或其 config.toml，然后重新加载。",
     ),
+    "model.unreadable": code(
+        "A file of the model cannot be read now: {text}",
+        "暂时无法读取模型的文件：{text}",
+        "Look at the disk and at the file's rights. Polling tries again by itself; else load the model again.",
+        "请检查磁盘和文件权限。轮询模式会自动重试，否则请重新加载该模型。",
+    ),
     "model.failed": code(
         "The model could not be loaded: {text}",
         "模型无法加载：{text}",

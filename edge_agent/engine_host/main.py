@@ -43,7 +43,9 @@ class Host:
         try:
             reply = instance.load()
         except LoadError as error:
-            raise Refused("model.load_failed", str(error), **error.detail) from error
+            refused = Refused("model.load_failed", str(error))
+            refused.detail = error.detail  # it may have a code of its own
+            raise refused from error
         self._instances[number] = instance
         return reply
 

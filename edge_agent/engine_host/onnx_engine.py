@@ -1,5 +1,6 @@
 """ONNX Runtime behind the few calls that a host makes of an engine."""
 
+import contextlib
 import os
 
 import onnxruntime
@@ -8,6 +9,8 @@ from edge_agent.engine_host.failures import LoadError, shortened
 from edge_agent.engine_host.tensors import Spec
 
 _ERRORS_ONLY = 3
+_BROKEN = "InvalidProtobuf"  #: ONNX Runtime's class of error for what is no model, or could not be read to its end
+_PIECE = 1 << 20
 _DATATYPES = {
     "tensor(bool)": "BOOL",
     "tensor(uint8)": "UINT8",
@@ -48,24 +51,49 @@ def open_engine(path, threads):
     """A session for the model file; LoadError with the file's name otherwise."""
     _check_file(path)
     try:
-        session = onnxruntime.InferenceSession(path, _options(threads), providers=["CPUExecutionProvider"])
+        session = _session(path, threads)
     except Exception as error:  # noqa: BLE001 - the library raises classes of its own without a common base
-        text = "%s: ONNX Runtime %s cannot load it: %s"
-        raise LoadError(text % (path, onnxruntime.__version__, shortened(error))) from error
+        session = _once_more(path, threads, error)
     inputs = [_spec(path, "input", value) for value in session.get_inputs()]
     outputs = [_spec(path, "output", value) for value in session.get_outputs()]
     return OnnxEngine(session, inputs, outputs)
 
 
+def _session(path, threads):
+    return onnxruntime.InferenceSession(path, _options(threads), providers=["CPUExecutionProvider"])
+
+
+def _once_more(path, threads, error):
+    """ONNX Runtime says of a read that failed that the model is broken: where the file can be read it is asked again."""
+    with _reading(path) as file:
+        while file.read(_PIECE):
+            pass
+    if type(error).__name__ == _BROKEN:
+        try:
+            return _session(path, threads)
+        except Exception as again:  # noqa: BLE001 - see above
+            error = again
+    text = "%s: ONNX Runtime %s cannot load it: %s"
+    raise LoadError(text % (path, onnxruntime.__version__, shortened(error))) from error
+
+
 def _check_file(path):
     """Says plainly what ONNX Runtime would wrap in a parser's words."""
-    try:
-        with open(path, "rb") as file:
-            first = file.read(1)
-    except OSError as error:
-        raise LoadError("%s: cannot be read: %s" % (path, os.strerror(error.errno))) from error
+    with _reading(path) as file:
+        first = file.read(1)
     if not first:
         raise LoadError("%s: the file is empty; copy it again" % path)
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """The open file; that it cannot be read may pass, that it is not there will not."""
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as error:
+        text = "%s: cannot be read: %s" % (path, os.strerror(error.errno))
+        raise LoadError(text, "" if isinstance(error, FileNotFoundError) else "model.unreadable") from error
 
 
 def _options(threads):

@@ -8,9 +8,8 @@ import os
 from pathlib import Path
 from typing import Tuple
 
-from edge_agent import errors
 from edge_agent.engines.plans.onnx_files import external_files
-from edge_agent.engines.plans.regular_file import open_regular
+from edge_agent.engines.plans.regular_file import cannot_read, open_regular
 
 _PIECE = 1 << 20
 
@@ -27,7 +26,7 @@ def onnx_digest(path: Path) -> str:
         try:
             size, digest = _hashed(file)
         except OSError as exc:
-            raise errors.EngineLoadError("%s cannot be read: %s" % (file, exc.strerror)) from exc
+            raise cannot_read(file, exc) from exc
         total.update(("%s\0%d\0%s\n" % (name, size, digest)).encode("utf-8", "surrogateescape"))
     return total.hexdigest()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Set, Tuple
 
 from edge_agent import errors
-from edge_agent.engines.plans.regular_file import open_regular
+from edge_agent.engines.plans.regular_file import cannot_read, open_regular
 from edge_agent.engines.plans.wire_format import Field, Malformed, WireFile
 
 _MAX_DEPTH = 100  #: as protobuf's own readers have it
@@ -42,7 +42,7 @@ def external_files(path: Path) -> Tuple[Path, ...]:
     except Malformed as exc:
         raise errors.EngineLoadError("%s is no whole ONNX model: %s; put a good copy in its place" % (path, exc)) from exc
     except OSError as exc:
-        raise errors.EngineLoadError("%s cannot be read: %s" % (path, exc.strerror)) from exc
+        raise cannot_read(path, exc) from exc
     return tuple(_resolve(path, location) for location in sorted(locations))
 
 
@@ -122,7 +122,7 @@ def _resolve(model: Path, location: str) -> Path:
     try:
         mode = os.stat(real).st_mode
     except OSError as exc:
-        raise errors.EngineLoadError("%s keeps data in %s, which cannot be read: %s" % (model, path, exc.strerror)) from exc
+        raise cannot_read(path, exc, "%s keeps its data beside it: " % model) from exc
     if not stat.S_ISREG(mode):
         raise errors.EngineLoadError("%s keeps data in %s, which is not a file" % (model, path))
     return path

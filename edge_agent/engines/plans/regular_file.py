@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from edge_agent.errors import EngineLoadError
+
 
 def open_regular(path: Path, flags: int = 0) -> BinaryIO:
     """The file for unbuffered reading. Raises OSError, also when it is no regular file."""
@@ -16,3 +18,9 @@ def open_regular(path: Path, flags: int = 0) -> BinaryIO:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a file")
     return os.fdopen(descriptor, "rb", buffering=0)
+
+
+def cannot_read(path: Path, error: OSError, whose: str = "") -> EngineLoadError:
+    """Says so; that a file cannot be read may pass, that it is not there will not."""
+    text = "%s%s cannot be read: %s" % (whose, path, error.strerror)
+    return EngineLoadError(text) if isinstance(error, FileNotFoundError) else EngineLoadError(text, code="model.unreadable")

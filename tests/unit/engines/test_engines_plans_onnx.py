@@ -282,5 +282,6 @@ def test_a_file_that_grows_meanwhile_is_not_taken_for_what_it_was(model: Path, m
 
     real = digest_module.hashlib.sha256
     monkeypatch.setattr(digest_module.hashlib, "sha256", Growing)
-    with pytest.raises(errors.EngineLoadError, match="changed meanwhile"):
+    with pytest.raises(errors.EngineLoadError, match="changed meanwhile") as caught:
         onnx_digest(model)
+    assert caught.value.args_by_name["code"] == "model.unreadable"

@@ -168,6 +168,16 @@ def test_what_is_built_or_wanted_anew_starts_afresh(path: Path, clock: BootClock
     assert loaded(path, clock).reason("k") == ""
 
 
+def test_a_plan_that_was_built_and_failed_later_is_not_built_for_ever(path: Path, clock: BootClock) -> None:
+    tries = loaded(path, clock)
+    for _ in range(TRIES_A_BOOT):
+        wait_out(tries, clock)
+        tries.begin("k")
+        tries.succeeded("k")
+        assert loaded(path, clock).code("k") == ""
+    assert tries.may_try("k") is None
+
+
 def test_no_more_than_a_bounded_number_of_keys_is_kept(path: Path, clock: BootClock) -> None:
     tries = loaded(path, clock)
     for index in range(300):
