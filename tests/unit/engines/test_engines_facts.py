@@ -7,7 +7,7 @@ import pytest
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.gpu import GpuFacts
 from edge_agent.engines.facts import ask_facts
-from edge_agent.processes.child import ChildSpec
+from edge_agent.processes.child import Child, ChildSpec
 from edge_agent.processes.supervisor import Supervisor
 
 WAIT_S = 20.0
@@ -44,8 +44,12 @@ def child(tmp_path):
     return spec
 
 
+async def _nothing(child: Child) -> None:
+    """What a supervisor does when its child is up."""
+
+
 async def ask(spec: ChildSpec, timeout_s: float) -> GpuFacts:
-    supervisor = Supervisor(spec, clock=Clock())
+    supervisor = Supervisor(spec, on_up=_nothing, on_down=lambda reason, reaped: None, clock=Clock())
     await supervisor.start()
     try:
         return await ask_facts(supervisor, Clock(), timeout_s)

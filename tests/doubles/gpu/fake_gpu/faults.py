@@ -39,10 +39,9 @@ def wait_for_gate(name):
 
 def crash():
     """Ends the process as a library's null pointer does."""
-    import signal
+    import ctypes
 
-    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGSEGV)
+    ctypes.string_at(0)
 
 
 def hang():
