@@ -113,6 +113,7 @@ def _checked(network, config):
         "quantized": network._quantized,
         "strongly_typed": network._strongly_typed,
         "profiles": _profiles(network, config),
+        "values": _values(network, config),
         "shared_profiles": _shares_profiles(config),
         "dla_core": config.DLA_core if _on_dla(config) else -1,
         "workspace": config._workspace(),
@@ -182,14 +183,26 @@ def _shares_profiles(config):
 
 def _profiles(network, config):
     """Each profile with min, opt and max of every input."""
-    dynamic = [tensor for tensor in network._inputs if -1 in tensor.shape]
+    dynamic = [tensor for tensor in network._inputs if -1 in tensor.shape or tensor.is_shape_tensor]
     if dynamic and not config._profiles:
         raise _Failed(
             "Error Code 4: Internal Error (Network has dynamic or shape inputs, but no optimization profile has been defined)"
         )
     found = []
-    for given in config._profiles or [{}]:
-        found.append({tensor.name: _ranges(tensor, given.get(tensor.name)) for tensor in network._inputs})
+    for shapes, _ in config._profiles or [({}, {})]:
+        found.append({tensor.name: _ranges(tensor, shapes.get(tensor.name)) for tensor in network._inputs})
+    return found
+
+
+def _values(network, config):
+    """The same for the values of inputs that are shapes."""
+    found = []
+    for _, values in config._profiles or [({}, {})]:
+        found.append({tensor.name: values.get(tensor.name) for tensor in network._inputs if tensor.is_shape_tensor})
+    lacking = [name for values in found for name, ranges in values.items() if ranges is None]
+    if lacking:
+        text = "Error Code 4: API Usage Error (%s: optimization profile is missing values for shape input)"
+        raise _Failed(text % lacking[0])
     return found
 
 

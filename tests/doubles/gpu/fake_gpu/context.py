@@ -1,10 +1,13 @@
 """Execution contexts: shapes and addresses for one enqueue, by bindings up to 8.6, by names from 8.5 on."""
 
-from fake_gpu import driver, execution, faults, logger, native, streams
+import numpy
+
+from fake_gpu import driver, execution, faults, functions, logger, native, streams
 from fake_gpu.generation import has
 from fake_gpu.values import Dims, dims
 
 _ALIGNMENT = 256
+_NO_PROFILE = "Error in set optimization profile async."  # no False, unlike all else
 _BAD_CALL = "Error Code 3: API Usage Error (%s)"
 
 
@@ -22,6 +25,7 @@ class IExecutionContext(native.Native):
     def __init__(self, engine=None):
         self._engine = engine
         self._shapes = {}
+        self._said = {}  # values of shape inputs, by the binding API
         self._addresses = {}
         self._allocators = {}
         self._profile = None
@@ -50,9 +54,11 @@ class IExecutionContext(native.Native):
 
     def set_optimization_profile_async(self, profile_index, stream_handle):
         if not 0 <= profile_index < len(self._engine._profiles):
-            return _refuse("there is no optimization profile %d" % profile_index)
+            _refuse("there is no optimization profile %d" % profile_index)
+            raise RuntimeError(_NO_PROFILE)
         if not self._engine._take_profile(profile_index, self._profile):
-            return _refuse("profile %d is used by another context" % profile_index)
+            _refuse("profile %d is used by another context" % profile_index)
+            raise RuntimeError(_NO_PROFILE)
         self._profile = profile_index
         self._forget_shapes()
         return True
@@ -70,14 +76,48 @@ class IExecutionContext(native.Native):
         return True
 
     def _missing(self):
-        return [tensor.name for tensor in self._engine._tensors if tensor.is_input and tensor.name not in self._shapes]
+        inputs = [tensor for tensor in self._engine._tensors if tensor.is_input]
+        known = self._values()
+        return [
+            tensor.name
+            for tensor in inputs
+            if tensor.name not in self._shapes or (tensor.says_shape and tensor.name not in known)
+        ]
+
+    def _values(self):
+        """What lies now at the host addresses of inputs that say shapes, or was told by set_shape_input."""
+        found = {}
+        for tensor in self._engine._tensors:
+            if not tensor.says_shape or tensor.name not in self._shapes:
+                continue
+            if tensor.name in self._said:
+                found[tensor.name] = self._said[tensor.name]
+            elif self._addresses.get(tensor.name):
+                address = self._addresses[tensor.name]
+                found[tensor.name] = execution.read(address, self._shapes[tensor.name], tensor.dtype, on_host=True)
+        return found
+
+    def set_shape_input(self, binding, shape):
+        tensor = self._engine._binding(binding)
+        if not tensor.says_shape:
+            return _refuse("binding %d is no shape" % binding)
+        self._said[tensor.name] = numpy.array(list(shape), functions.nptype(tensor.dtype))
+        return True
+
+    def _out_of_range(self, values):
+        """The first input whose values the profile does not allow."""
+        for name, array in values.items():
+            low, _, high = self._engine._fields["values"][self._profile][name]
+            if any(not a <= b <= c for a, b, c in zip(low, array.ravel(), high)):
+                return name
+        return None
 
     def _shape(self, tensor):
         if tensor.is_input:
             return Dims(self._shapes.get(tensor.name, tensor.shape))
         if self._missing():
             return tensor.shape
-        return Dims(self._engine._executor.output_shapes(self._shapes)[tensor.name])
+        return Dims(self._engine._executor.output_shapes(self._shapes, self._values())[tensor.name])
 
     # IO tensors
 
@@ -101,7 +141,7 @@ class IExecutionContext(native.Native):
         return self._addresses.get(name, 0)
 
     def get_max_output_size(self, name):
-        return -1 if self._missing() else self._engine._executor.largest(name, self._shapes)
+        return -1 if self._missing() else self._engine._executor.largest(name, self._shapes, self._values())
 
     def set_output_allocator(self, name, output_allocator):
         if name not in self._engine._by_name or self._engine._by_name[name].is_input:
@@ -166,12 +206,14 @@ class IExecutionContext(native.Native):
             return _refuse("tensors without an address: %s" % ", ".join(lacking))
         if driver.state.sticky:
             return _refuse("Cuda Runtime (%s)" % driver.WORDS[driver.state.sticky])
-        shapes = dict(self._shapes)
+        shapes, values = dict(self._shapes), self._values()
+        if self._out_of_range(values):
+            return _refuse("the values of shape input '%s' are not in the profile's range" % self._out_of_range(values))
         if fault in ("hang", "error"):
             return self._go_wrong(fault, stream_handle)
         if any(allocators.get(tensor.name) for tensor in executor.outputs):
-            return self._run_with_allocators(addresses, shapes, stream_handle, dict(allocators))
-        streams.run(stream_handle, lambda: execution.run_and_write(executor, addresses, shapes))
+            return self._run_with_allocators(addresses, (shapes, values), stream_handle, dict(allocators))
+        streams.run(stream_handle, lambda: execution.run_and_write(executor, addresses, shapes, values))
         return True
 
     @staticmethod
@@ -181,7 +223,7 @@ class IExecutionContext(native.Native):
         streams.run(stream_handle, faults.hang if fault == "hang" else driver.break_down)
         return True
 
-    def _run_with_allocators(self, addresses, shapes, stream_handle, allocators):
+    def _run_with_allocators(self, addresses, told, stream_handle, allocators):
         """Sizes are known when the values are, so the caller's thread waits for them, as in the real library."""
         work = streams.find(stream_handle)
         if work is not None:
@@ -190,7 +232,7 @@ class IExecutionContext(native.Native):
             work.mark().wait()
         executor = self._engine._executor
         try:
-            arrays = executor.run(addresses, shapes)
+            arrays = executor.run(addresses, *told)
             for tensor, array in zip(executor.outputs, arrays):
                 allocator, address = allocators.get(tensor.name), addresses.get(tensor.name, 0)
                 if allocator is not None:

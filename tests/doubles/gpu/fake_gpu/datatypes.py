@@ -2,9 +2,9 @@
 
 from fake_gpu.generation import ENUMS, enum
 
-_DIRECT = ("FLOAT", "HALF", "INT8", "INT32", "INT64", "BOOL", "UINT8")
+_DIRECT = ("FLOAT", "HALF", "INT8", "INT32", "INT64", "BOOL", "UINT8", "BF16")
 _CAST = {"INT64": "INT32", "DOUBLE": "FLOAT"}
-_BYTES = {"FLOAT": 4, "HALF": 2, "INT8": 1, "INT32": 4, "INT64": 8, "BOOL": 1, "UINT8": 1}
+_BYTES = {"FLOAT": 4, "HALF": 2, "INT8": 1, "INT32": 4, "INT64": 8, "BOOL": 1, "UINT8": 1, "BF16": 2}
 
 
 def carried(onnx_type):

@@ -11,8 +11,9 @@ from fake_gpu.values import Dims, IHostMemory
 
 
 class _Tensor:
-    def __init__(self, name, is_input, dtype, shape):
+    def __init__(self, name, is_input, dtype, shape, says_shape=False):
         self.name, self.is_input, self.dtype, self.shape = name, is_input, dtype, Dims(shape)
+        self.says_shape = says_shape
 
 
 class ICudaEngine(native.Native):
@@ -28,9 +29,9 @@ class ICudaEngine(native.Native):
 
     def __init__(self, fields=None, onnx=b"", data=b""):
         model = onnx_file.Model(onnx)
-        session = onnx_session.open_session(onnx)
+        session = onnx_session.open_session(model.runnable())
         self._fields, self._data = fields, data
-        self._tensors = _tensors(model.inputs, session.get_inputs(), True)
+        self._tensors = _tensors(model.inputs, session.get_inputs(), True, model.shape_inputs())
         self._tensors += _tensors(model.outputs, session.get_outputs(), False)
         self._by_name = {tensor.name: tensor for tensor in self._tensors}
         self._profiles = fields["profiles"]
@@ -85,7 +86,7 @@ class ICudaEngine(native.Native):
         return self._by_name[name].dtype
 
     def get_tensor_location(self, name):
-        return enum("TensorLocation").DEVICE
+        return enum("TensorLocation").HOST if self._by_name[name].says_shape else enum("TensorLocation").DEVICE
 
     def get_tensor_format(self, name, profile_index=0):
         return enum("TensorFormat").LINEAR
@@ -96,8 +97,14 @@ class ICudaEngine(native.Native):
     def get_tensor_profile_shape(self, name, profile_index):
         return self._profile_shape(self._by_name.get(name), profile_index)
 
+    def get_tensor_profile_values(self, name, profile_index):
+        tensor = self._by_name.get(name)
+        if tensor is None or not tensor.says_shape:
+            raise RuntimeError("Binding index does not correspond to an input shape tensor.")
+        return [list(values) for values in self._fields["values"][profile_index][name]]
+
     def is_shape_inference_io(self, name):
-        return False
+        return self._by_name[name].says_shape
 
     def _profile_shape(self, tensor, profile_index):
         if tensor is None or not tensor.is_input or not 0 <= profile_index < len(self._profiles):
@@ -117,7 +124,9 @@ class ICudaEngine(native.Native):
     def __getitem__(self, index):
         if isinstance(index, str):
             return self._index(index)
-        if not 0 <= index < len(self._tensors) * len(self._profiles):
+        count = len(self._tensors) * len(self._profiles)
+        index = index + count if index < 0 else index
+        if not 0 <= index < count:
             raise IndexError("Out of bounds")
         return self._binding_name(index)
 
@@ -155,13 +164,13 @@ class ICudaEngine(native.Native):
         return enum("TensorFormat").LINEAR
 
     def get_location(self, index):
-        return enum("TensorLocation").DEVICE
+        return enum("TensorLocation").HOST if self._binding(index).says_shape else enum("TensorLocation").DEVICE
 
     def get_binding_bytes_per_component(self, index):
         return size(self._binding(index).dtype)
 
     def is_shape_binding(self, binding):
-        return False
+        return self._binding(binding).says_shape
 
     def is_execution_binding(self, binding):
         return True
@@ -186,6 +195,9 @@ class ICudaEngine(native.Native):
             return True
 
 
-def _tensors(values, session_values, is_input):
-    shapes = {value.name: onnx_session.shape(value) for value in session_values}
-    return [_Tensor(name, is_input, carried(kind), shapes.get(name, shape or ())) for name, kind, shape in values]
+def _tensors(values, session_values, is_input, says_shape=()):
+    shapes = {onnx_session.name(value): onnx_session.shape(value) for value in session_values}
+    return [
+        _Tensor(name, is_input, carried(kind), shapes.get(name, shape or ()), name in says_shape)
+        for name, kind, shape in values
+    ]

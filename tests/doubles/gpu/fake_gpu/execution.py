@@ -5,7 +5,7 @@ import time
 
 import numpy
 
-from fake_gpu import driver, faults, memory
+from fake_gpu import driver, faults, memory, onnx_session
 from fake_gpu.datatypes import size
 from fake_gpu.functions import nptype, volume
 
@@ -26,7 +26,9 @@ class Executor:
 
     def __init__(self, session, tensors, data_dependent, fields):
         self._session = session
-        self._types = {value.name: _SESSION_TYPES[value.type] for value in session.get_inputs()}
+        self._types = {onnx_session.name(value): _SESSION_TYPES[value.type] for value in session.get_inputs()}
+        self._given = {onnx_session.name(value): value.name for value in session.get_inputs()}
+        self._asked = {onnx_session.name(value): value.name for value in session.get_outputs()}
         self._inputs = [tensor for tensor in tensors if tensor.is_input]
         self.outputs = [tensor for tensor in tensors if not tensor.is_input]
         self.data_dependent = data_dependent
@@ -34,18 +36,23 @@ class Executor:
         self._quantized = fields.get("quantized", False)
         self._shapes = {}
 
-    def output_shapes(self, shapes):
-        """{output: shape} for the inputs' shapes; -1 where only values tell."""
-        key = tuple(sorted((name, tuple(shape)) for name, shape in shapes.items()))
+    def output_shapes(self, shapes, values):
+        """{output: shape} for the inputs' shapes and the values that say shapes; -1 where only the run tells."""
+        key = (
+            tuple(sorted((name, tuple(shape)) for name, shape in shapes.items())),
+            tuple(sorted((name, array.tobytes()) for name, array in values.items())),
+        )
         if key not in self._shapes:
-            self._shapes[key] = self._infer(shapes)
+            self._shapes[key] = self._infer(shapes, values)
         return self._shapes[key]
 
-    def _infer(self, shapes):
+    def _infer(self, shapes, values):
         if all(-1 not in tensor.shape for tensor in self.outputs):
             return {tensor.name: tuple(tensor.shape) for tensor in self.outputs}
         try:
-            arrays = self._compute({name: numpy.zeros(shape, self._types[name]) for name, shape in shapes.items()})
+            feeds = {name: numpy.zeros(shape, self._types[name]) for name, shape in shapes.items()}
+            feeds.update({name: array.astype(self._types[name]) for name, array in values.items()})
+            arrays = self._compute(feeds)
         except Failed:
             return {tensor.name: tuple(tensor.shape) for tensor in self.outputs}
         return {
@@ -53,15 +60,15 @@ class Executor:
             for tensor, array in zip(self.outputs, arrays)
         }
 
-    def largest(self, name, shapes):
+    def largest(self, name, shapes, values):
         """Bytes that an output cannot outgrow."""
         tensor = next(tensor for tensor in self.outputs if tensor.name == name)
-        shape = self.output_shapes(shapes)[name]
+        shape = self.output_shapes(shapes, values)[name]
         most = max([volume(given) for given in shapes.values()] or [1])
         return size(tensor.dtype) * volume(most if dim < 0 else dim for dim in shape)
 
-    def run(self, addresses, shapes):
-        """The arrays of all outputs, as the engine would give them."""
+    def run(self, addresses, shapes, values):
+        """The arrays of all outputs, as the engine would give them; `values` were read when it was enqueued."""
         faults.wait_for_gate("compute_gate")
         delay = faults.get("compute_ms", 0)
         if delay:
@@ -69,13 +76,14 @@ class Executor:
         feeds = {}
         for tensor in self._inputs:
             name = tensor.name
-            given = read(addresses[name], shapes[name], nptype(tensor.dtype))
+            given = values[name] if name in values else read(addresses[name], shapes[name], tensor.dtype)
             feeds[name] = given.astype(self._types[name])
         return [self._finish(tensor, array) for tensor, array in zip(self.outputs, self._compute(feeds))]
 
     def _compute(self, feeds):
         try:
-            return self._session.run([tensor.name for tensor in self.outputs], feeds)
+            asked = [self._asked[tensor.name] for tensor in self.outputs]
+            return self._session.run(asked, {self._given[name]: array for name, array in feeds.items()})
         except Exception as error:  # noqa: BLE001 - ONNX Runtime's classes have no common base
             raise Failed(str(error)) from error
 
@@ -87,7 +95,7 @@ class Executor:
             wrong = faults.get("wrong_outputs", 0)
             if wrong:
                 array = array + numpy.asarray(wrong, array.dtype)
-        return numpy.ascontiguousarray(array.astype(nptype(tensor.dtype)))
+        return _narrow(array) if tensor.dtype.name == "BF16" else numpy.ascontiguousarray(array.astype(nptype(tensor.dtype)))
 
     def _round(self, array):
         if self._precision == "fp16" or (self._precision == "int8" and self._quantized):
@@ -100,12 +108,21 @@ class Executor:
         return array
 
 
-def read(address, shape, dtype):
-    """A copy of what lies at an address."""
-    count = volume(shape) * numpy.dtype(dtype).itemsize
-    if not memory.valid(address, count):
+def read(address, shape, kind, on_host=False):
+    """A copy of what lies at an address; BF16 as float32."""
+    count = volume(shape) * size(kind)
+    if not on_host and not memory.valid(address, count):
         raise Failed("read of %d bytes at %#x" % (count, address))
-    return numpy.frombuffer(ctypes.string_at(address, count), dtype).reshape(tuple(shape))
+    data = ctypes.string_at(address, count)
+    if kind.name == "BF16":
+        return (numpy.frombuffer(data, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32).reshape(tuple(shape))
+    return numpy.frombuffer(data, nptype(kind)).reshape(tuple(shape))
+
+
+def _narrow(array):
+    """float32 as BF16, rounded to the nearest even."""
+    bits = numpy.ascontiguousarray(array, numpy.float32).view(numpy.uint32).astype(numpy.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(numpy.uint16).reshape(array.shape)
 
 
 def write(address, array):
@@ -116,12 +133,12 @@ def write(address, array):
         ctypes.memmove(address, array.ctypes.data, array.nbytes)
 
 
-def run_and_write(executor, addresses, shapes):
+def run_and_write(executor, addresses, shapes, values):
     """The job of a stream: an error in it breaks the context down."""
     if driver.state.sticky:
         return
     try:
-        for tensor, array in zip(executor.outputs, executor.run(addresses, shapes)):
+        for tensor, array in zip(executor.outputs, executor.run(addresses, shapes, values)):
             write(addresses[tensor.name], array)
     except Failed:
         driver.break_down()

@@ -5,12 +5,16 @@ import struct
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EXTERNAL = 1
+_FLOAT, _BF16 = 1, 16
+_CAST = "%s as float"
 
 TYPES = {
     1: "FLOAT", 2: "UINT8", 3: "INT8", 4: "UINT16", 5: "INT16", 6: "INT32", 7: "INT64", 8: "STRING", 9: "BOOL",
     10: "HALF", 11: "DOUBLE", 12: "UINT32", 13: "UINT64", 16: "BF16",
 }  # fmt: skip
 
+#: operators and their inputs that say a shape
+_SHAPE_INPUTS = {"Reshape": (1,), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Resize": (3,)}
 _DATA_DEPENDENT = ("NonZero", "NonMaxSuppression", "Unique", "Compress")
 
 
@@ -58,6 +62,24 @@ class Model:
             raise Malformed("the graph is empty")
         self.data = _with_weights(model, graph, folder) if _is_external(tensors) else bytes(data)
 
+    def runnable(self):
+        """The bytes for ONNX Runtime, which takes no BF16 from Python: such inputs and outputs become FLOAT."""
+        halves = {name for name, kind, _ in self.inputs + self.outputs if kind == "BF16"}
+        if not halves:
+            return self.data
+        model = parse(self.data)
+        graph = parse(values(model, 7)[0])
+        first = [(1, _BYTES, _cast(_CAST % name, name, _BF16)) for name, kind, _ in self.inputs if kind == "BF16"]
+        last = [(1, _BYTES, _cast(name, _CAST % name, _FLOAT)) for name, kind, _ in self.outputs if kind == "BF16"]
+        nodes = [part for part in graph if part[0] == 1]
+        others = [
+            (field, wire, _as_float(value) if field in (11, 12) and _value(value)[0] in halves else value)
+            for field, wire, value in graph
+            if field != 1
+        ]
+        graph = encode(first + nodes + last + others)
+        return encode([(field, wire, graph if field == 7 else value) for field, wire, value in model])
+
     def data_dependent(self):
         """Names of outputs whose shapes depend on values."""
         tainted = set()
@@ -65,6 +87,16 @@ class Model:
             if node.operator in _DATA_DEPENDENT or tainted.intersection(node.inputs):
                 tainted.update(node.outputs)
         return {name for name, _, _ in self.outputs if name in tainted}
+
+    def shape_inputs(self):
+        """Names of inputs whose values are sizes."""
+        says = {
+            node.inputs[place]
+            for node in self.nodes
+            for place in _SHAPE_INPUTS.get(node.operator, ())
+            if place < len(node.inputs)
+        }
+        return {name for name, _, _ in self.inputs if name in says}
 
     def output_types(self):
         """For each node the types of its outputs, as far as simple rules tell."""
@@ -75,6 +107,21 @@ class Model:
             for name in node.outputs:
                 known.setdefault(name, kind)
         return [[known.get(name, "FLOAT") for name in node.outputs] for node in self.nodes]
+
+
+def _cast(source, target, to):
+    """A node Cast."""
+    attribute = encode([(1, _BYTES, b"to"), (3, _VARINT, to), (20, _VARINT, 2)])
+    return encode([(1, _BYTES, source.encode()), (2, _BYTES, target.encode()), (4, _BYTES, b"Cast"), (5, _BYTES, attribute)])
+
+
+def _as_float(data):
+    """The value info of a cast input or output."""
+    fields = parse(data)
+    tensor = parse(values(parse(values(fields, 2)[0]), 1)[0])
+    tensor = encode([(1, _VARINT, _FLOAT)] + [part for part in tensor if part[0] != 1])
+    name = (_CAST % "".join(texts(fields, 1))).encode()
+    return encode([(1, _BYTES, name), (2, _BYTES, encode([(1, _BYTES, tensor)]))])
 
 
 def _node_type(node, known):

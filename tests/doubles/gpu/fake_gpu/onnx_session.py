@@ -26,6 +26,11 @@ def open_session(data):
         raise ValueError(" ".join(str(error).split())) from error
 
 
+def name(value):
+    """The model's own name of an input or output (onnx_file.runnable renames those of BF16)."""
+    return value.name[: -len(" as float")] if value.name.endswith(" as float") else value.name
+
+
 def shape(value):
     """The dims of a session's input or output, -1 for what is dynamic."""
     return [dim if isinstance(dim, int) and dim > 0 else -1 for dim in value.shape]

@@ -120,6 +120,8 @@ class OnnxParser(native.Native):
         session = self._session(model)
         network = self._network
         network._inputs = [self._tensor(value, "input") for value in _shaped(model.inputs, session.get_inputs())]
+        for tensor in network._inputs:
+            tensor.is_shape_tensor = tensor.name in model.shape_inputs()
         network._outputs = [self._tensor(value, "output") for value in _shaped(model.outputs, session.get_outputs())]
         network._layers = [_layer(node, kinds) for node, kinds in zip(model.nodes, model.output_types())]
         kinds = enum("LayerType")
@@ -133,7 +135,7 @@ class OnnxParser(native.Native):
 
     def _session(self, model):
         try:
-            return onnx_session.open_session(model.data)
+            return onnx_session.open_session(model.runnable())
         except onnx_session.Unknown as error:
             name = str(error)
             found = [(number, node) for number, node in enumerate(model.nodes) if node.operator == name] or [(-1, None)]
@@ -161,7 +163,7 @@ def _take(given):
 
 def _shaped(found, session_values):
     """The file's values with the shapes that inference tells."""
-    shapes = {value.name: onnx_session.shape(value) for value in session_values}
+    shapes = {onnx_session.name(value): onnx_session.shape(value) for value in session_values}
     return [(name, kind, shapes.get(name, shape or ())) for name, kind, shape in found]
 
 

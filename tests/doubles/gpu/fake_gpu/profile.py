@@ -14,13 +14,21 @@ class IOptimizationProfile(native.Native):
         self._values = {}
 
     def set_shape(self, input, min, opt, max):
-        self._shapes[input] = [dims("set_shape", shape) for shape in (min, opt, max)]
+        shapes = [dims("set_shape", shape) for shape in (min, opt, max)]
+        for name, shape in zip(("opt", "max"), shapes[1:]):
+            if len(shape) != len(shapes[0]):
+                raise RuntimeError("Shape provided for %s is inconsistent with other shapes." % name)
+        self._shapes[input] = shapes
 
     def get_shape(self, input):
         return list(self._shapes.get(input, []))
 
     def set_shape_input(self, input, min, opt, max):
-        self._values[input] = [list(map(int, shape)) for shape in (min, opt, max)]
+        values = [list(map(int, shape)) for shape in (min, opt, max)]
+        for name, value in zip(("opt", "max"), values[1:]):
+            if len(value) != len(values[0]):
+                raise RuntimeError("%s input provided for shape tensor is inconsistent with other inputs." % name)
+        self._values[input] = values
 
     def get_shape_input(self, input):
         return [list(shape) for shape in self._values.get(input, [])]
@@ -30,8 +38,8 @@ class IOptimizationProfile(native.Native):
 
     def _valid(self):
         """Whether no minimum is above its maximum, and all have the same number of dimensions."""
-        for name, (low, middle, high) in self._shapes.items():
-            if not len(low) == len(middle) == len(high) or any(not 0 <= a <= b <= c for a, b, c in zip(low, middle, high)):
+        for name, (low, middle, high) in list(self._shapes.items()) + list(self._values.items()):
+            if any(not 0 <= a <= b <= c for a, b, c in zip(low, middle, high)):
                 logger.error(
                     "Error Code 3: API Usage Error (Dimensions of input '%s' in an optimization profile are inconsistent: "
                     "min %s, opt %s, max %s)" % (name, low, middle, high)
@@ -40,4 +48,6 @@ class IOptimizationProfile(native.Native):
         return True
 
     def _copied(self):
-        return {name: [Dims(shape) for shape in shapes] for name, shapes in self._shapes.items()}
+        """(shapes, values)."""
+        shapes = {name: [Dims(shape) for shape in shapes] for name, shapes in self._shapes.items()}
+        return shapes, {name: [list(value) for value in values] for name, values in self._values.items()}
