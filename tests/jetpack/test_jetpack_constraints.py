@@ -54,7 +54,7 @@ def test_what_matters_is_pinned(name: str, pins: Dict[str, str]) -> None:
     assert {package: lines[package] for package in pins} == {package: "==" + version for package, version in pins.items()}
 
 
-@pytest.mark.parametrize("package", sorted(NEVER))
+@pytest.mark.parametrize("package", ["opencv-python-headless", "tensorrt"])
 def test_pip_refuses_what_jetpack_brings(tmp_path: Path, package: str) -> None:
     module = package.replace("-", "_")
     with zipfile.ZipFile(str(tmp_path / ("%s-9.0-py3-none-any.whl" % module)), "w") as wheel:
