@@ -107,7 +107,7 @@ def set_faults(path, **faults):
 
 def make_plan(onnx_path, target, version="10.3.0", compute_capability=(8, 7), precision="fp32", profiles=None, **fields):
     """Writes a plan as the builder would have, without one. `profiles`: [{input: (min, opt, max)}]."""
-    plan = _module("plan")
+    plan = fake_module("plan")
     fields = dict(
         {"quantized": False, "strongly_typed": False, "shared_profiles": version.split(".")[0] != "8", "dla_core": -1}, **fields
     )
@@ -124,7 +124,7 @@ def make_plan(onnx_path, target, version="10.3.0", compute_capability=(8, 7), pr
     return target
 
 
-def _module(name):
+def fake_module(name):
     """A module of the fakes that needs nothing else, without putting them on this process's path."""
     spec = importlib.util.spec_from_file_location("fake_gpu_" + name, os.path.join(DOUBLES, "fake_gpu", name + ".py"))
     module = importlib.util.module_from_spec(spec)

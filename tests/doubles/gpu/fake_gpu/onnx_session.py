@@ -2,7 +2,7 @@
 
 import re
 
-_UNKNOWN = re.compile(r"(\w+)(?:\(-?\d+\))? is not a registered")
+_UNKNOWN = re.compile(r"(\w+)(?:\(-?\d+\))? is not a registered|No Op registered for (\w+)")
 _SILENT = 4
 
 
@@ -22,7 +22,7 @@ def open_session(data):
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's classes have no common base
         found = _UNKNOWN.search(str(error))
         if found:
-            raise Unknown(found.group(1)) from error
+            raise Unknown(found.group(1) or found.group(2)) from error
         raise ValueError(" ".join(str(error).split())) from error
 
 
