@@ -21,6 +21,8 @@ from edge_agent.domain.results import Detection, RequestRecord
 from edge_agent.domain.tensors import DataType, Tensor
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.cache_shelf import Shelf
+from edge_agent.serving.healing.surroundings import Surroundings
+from edge_agent.serving.promotion.board import Board
 from edge_agent.serving.serving import Serving
 from edge_agent.telemetry.metrics import Metrics
 
@@ -58,6 +60,7 @@ class KeptJournal:
         self.requests: List[RequestRecord] = []
         self.events: List[Tuple[str, str, str]] = []
         self.versions: Dict[Tuple[str, str], str] = {}
+        self.metrics: Dict[Tuple[str, str], Any] = {}
 
     def request_done(self, record: RequestRecord, sampled: bool = False) -> None:
         self.requests.append(record)
@@ -67,8 +70,11 @@ class KeptJournal:
     ) -> None:
         self.events.append((kind, subject, code))
 
-    def model_version(self, name: str, version: str, platform: str, sha256: str, state: str, load_ms: int, error: str) -> None:
+    def model_version(
+        self, name: str, version: str, platform: str, sha256: str, state: str, load_ms: int, error: str, metrics: Any = None
+    ) -> None:
         self.versions[(name, version)] = state
+        self.metrics[(name, version)] = metrics
 
 
 def add_model(repository: Path, name: str, file: str, config: str = "", version: int = 1) -> Path:
@@ -104,6 +110,8 @@ class Rig:
         state_dir: Optional[Path] = None,
         cache: Optional[ResponseCacheSection] = None,
         shelf: Optional[Shelf] = None,
+        board: Optional[Board] = None,
+        surroundings: Optional[Surroundings] = None,
         **section: Any,
     ) -> None:
         self.clock = Clock()
@@ -111,7 +119,9 @@ class Rig:
         self.metrics = Metrics()
         self.journal = KeptJournal()
         models = ModelsSection(repository=(repository, *more), **section)
-        self.serving = Serving(models, hosts or {}, self.arena, self.clock, self.metrics, self.journal, state_dir, cache, shelf)
+        self.serving = Serving(
+            models, hosts or {}, self.arena, self.clock, self.metrics, self.journal, state_dir, cache, shelf, board, surroundings
+        )
 
     async def ask(self, model: str, *arrays: Any, decode: bool = False, names: Tuple[str, ...] = ("x",), **fields: Any) -> Any:
         """The first output as an array, or the detections."""

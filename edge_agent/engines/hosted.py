@@ -53,7 +53,8 @@ class HostedModel:
         if len(self.deaths) < _DEATHS_ALLOWED:
             return False
         text = "%s ended its engine host %d times within a minute; last: %s"
-        self.error = EngineLoadError(text % (self.order.label, len(self.deaths), reason), deaths=len(self.deaths))
+        deaths = len(self.deaths)
+        self.error = EngineLoadError(text % (self.order.label, deaths, reason), code="model.stopped", deaths=deaths)
         return True
 
     def close(self) -> None:

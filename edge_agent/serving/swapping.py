@@ -88,15 +88,15 @@ class Swaps:
         made_of = (entry.config.model_dump_json(), marks)
         label = "%s/%d" % (entry.name, version.number)
         old = model.versions.get(str(version.number))
-        if old is not None and not anew and self._loaded.get(label) == made_of:
+        if old is not None and not anew and self._loaded.get(label) == made_of and old.part.code != UNREADABLE:
             return ""
         new = self._make(entry, version, "")
         if old is None or not old.ready:
             model.versions[new.version] = new  # nothing serves yet: its loading may be seen
         self._loaded[label] = made_of
         await self._load(new)
-        if not _up(new) and new.part.code == UNREADABLE:
-            self._loaded.pop(label, None)  # the next look tries again
+        if new.part.code == UNREADABLE:
+            self._loaded.pop(label, None)  # the next look tries again, also where another one serves
         if isinstance(new, ServedVersion) and old is not None and _same_failure(old.part, new.part):
             new.part = old.part  # told already
         else:
@@ -137,6 +137,11 @@ class Swaps:
             self._lies.pop(version.label, None)
             await self.put_down(version)
 
+    def marks(self, label: str) -> Optional[Fingerprint]:
+        """Of the files that a version was loaded from, or should have been; None where it is not there."""
+        made_of = self._loaded.get(label)
+        return None if made_of is None else made_of[1]
+
     def folders(self, name: str) -> Set[Path]:
         """The model directories that a model's versions were loaded from."""
         labels = {version.label for version in self._catalogue.model(name).versions.values()}
@@ -175,8 +180,9 @@ class Swaps:
         aside = isinstance(version, ServedVersion) and version.aside
         text = str(version.part.args.get("text", ""))
         state = ("shadowing" if aside else "ready") if _up(version) else "failed"
+        figures = version.figures if isinstance(version, ServedVersion) else {}
         self._journal.model_version(
-            version.name, version.version, version.platform, version.sha256, state, version.load_ms, text
+            version.name, version.version, version.platform, version.sha256, state, version.load_ms, text, figures
         )
         if state == "ready":
             self._journal.event("model.loaded", version.label, code="model.loaded", args={"model": version.label})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
 
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.serving.catalogue import Catalogue, Model
@@ -34,6 +34,7 @@ class Lineup:
     """Callers see to it that a model has one change at a time."""
 
     def __init__(self, ledger: Ledger, trials: Trials, swaps: Swaps, catalogue: Catalogue) -> None:
+        self.on_crash: Callable[[Servable], None] = lambda version: None  #: loading it ended its engine host thrice
         self.trials = trials
         self._ledger = ledger
         self._swaps = swaps
@@ -94,6 +95,9 @@ class Lineup:
                 await self._swaps.apply(entry.only(*choice.serve, main), found.marks)
                 reason = "" if main == choice.candidate else reason
         await self._note(found, choice, main, model)
+        for version in model.versions.values():
+            if version.part.code == "model.stopped" and int(version.version) != self._ledger.of(entry.name).active:
+                self.on_crash(version)
         return await self._try(found, choice, anew) or reason
 
     async def _note(self, found: Found, choice: Choice, main: Optional[int], model: Model) -> None:
@@ -138,6 +142,11 @@ class Lineup:
         await self.keep(entry.name, wanted)
         await self.follow(found)
         return ""
+
+    def mark(self, found: Found, number: int) -> str:
+        """Of the files that a version was loaded from, which may have changed since; of those on disk if it is not loaded."""
+        marks = self._swaps.marks("%s/%d" % (found.entry.name, number))
+        return found.words[number] if marks is None else mark_of(marks)
 
     async def keep(self, name: str, record: Optional[Record]) -> None:
         """Remembers that of a model, over restarts; None: nothing."""

@@ -31,6 +31,7 @@ class Promotion:
         self._catalogue = catalogue
         self._journal = journal
         self._clock = clock
+        lineup.on_crash = self._trials.on_crash = self._crash
 
     # -- by itself --------------------------------------------------------------------------------------------------
 
@@ -58,13 +59,16 @@ class Promotion:
         return verdict
 
     async def _reject(self, found: Found, trial: Trial, reason: str) -> None:
-        record = self._lineup.record(trial.served.name).copy()
-        record.refused[trial.number] = self._refusal(found, trial.number, "model.shadow_rejected", reason)
-        record.candidate = None
-        await self._lineup.keep(trial.served.name, record)
+        await self._refuse(found, trial.number, "model.shadow_rejected", reason)
         await self._trials.end(trial.served.name)
         self._tell("model.rolled_back", "model.shadow_rejected", trial.served.label, reason, trial.judge.as_json())
         await self._lineup.follow(found)
+
+    async def _refuse(self, found: Found, number: int, code: str, reason: str) -> None:
+        record = self._lineup.record(found.entry.name).copy()
+        record.refused[number] = self._refusal(found, number, code, reason)
+        record.candidate = None if record.candidate == number else record.candidate
+        await self._lineup.keep(found.entry.name, record)
 
     def crash_loop(self, version: ServedVersion) -> None:
         """A version has ended its engine host thrice."""
@@ -72,17 +76,25 @@ class Promotion:
         if trial is not None and trial.served is version:
             trial.crashed(str(version.part.args.get("text", "")))
         else:
-            self.on_crash(version)
+            self._crash(version)
+
+    def _crash(self, version: Servable) -> None:
+        self.on_crash(version)
 
     async def crashed(self, entry: ModelEntry, version: Servable) -> None:
         """The change that brought a version that crashes is taken back, if there was one. EngineLoadError."""
-        model, record = self._catalogue.get(entry.name), self._lineup.record(entry.name)
-        if model is None or model.versions.get(version.version) is not version or self._lineup.is_told(entry.name):
+        name, number, why = entry.name, int(version.version), str(version.part.args.get("text", ""))
+        record, here = self._lineup.record(name), self._catalogue.model(name).versions.get(version.version)
+        if self._lineup.is_told(name) or here not in (version, None):
             return
         found = await self._found(entry)
-        if record.active == int(version.version) and record.previous in found.words:
-            await self._back(found, "model.stopped", str(version.part.args.get("text", "")))
-        else:
+        if record.active == number and record.previous in found.words:
+            await self._back(found, "model.stopped", why)
+        elif record.active == number:
+            await self._lineup.follow(found)  # whatever else there is
+        elif record.active in found.words and number in found.words and number not in record.refused:
+            await self._refuse(found, number, "model.stopped", why)
+            self._tell("model.rolled_back", "model.stopped", version.label, why, {"serves": record.active})
             await self._lineup.follow(found)
 
     # -- by hand ----------------------------------------------------------------------------------------------------
@@ -176,7 +188,7 @@ class Promotion:
         return record
 
     def _refusal(self, found: Found, number: int, code: str, reason: str) -> Refusal:
-        return Refusal(found.words[number], code, reason, self._clock.now())
+        return Refusal(self._lineup.mark(found, number), code, reason, self._clock.now())
 
     def _tell(self, kind: str, code: str, label: str, reason: str, figures: Mapping[str, Any]) -> None:
         level = logging.INFO if code == "model.promoted" else logging.WARNING

@@ -28,6 +28,7 @@ class Trials:
 
     def __init__(self, catalogue: Catalogue, swaps: Swaps, arena: Arena, clock: Clock, journal: Journal, board: Board) -> None:
         self.on_verdict: Callable[[Trial, Verdict], None] = lambda trial, verdict: None
+        self.on_crash: Callable[[Servable], None] = lambda version: None  #: loading it ended its engine host thrice
         self._catalogue = catalogue
         self._swaps = swaps
         self._arena = arena
@@ -89,6 +90,8 @@ class Trials:
         if reason:
             del self._running[entry.name]
             model.candidate, self._failed[label] = None, made_of
+            if trial.served.part.code == "model.stopped":
+                self.on_crash(trial.served)
             return reason
         self._failed.pop(label, None)
         trial.start()
