@@ -9,6 +9,7 @@ from edge_agent.domain.status import State
 from edge_agent.engines.hosted import HostedModel
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.journal import Journal
+from edge_agent.serving.loading import UNREADABLE, load_code
 from edge_agent.serving.version import ServedVersion
 
 #: as often as this a version ends its host before it is given up
@@ -31,11 +32,12 @@ class HostChanges:
 
     def _refresh(self, version: ServedVersion, hosted: HostedModel) -> None:
         if hosted.error is not None:
-            changed = version.become(State.FAILED, "model.stopped", text=str(hosted.error))
+            code = UNREADABLE if load_code(hosted.error) == UNREADABLE else "model.stopped"
+            changed = version.become(State.FAILED, code, text=str(hosted.error))
             assert version.batcher is not None
             version.batcher.close(errors.ModelNotReady(str(hosted.error)))
             if changed:
-                self._journal.event("model.failed", version.label, code="model.stopped", text=str(hosted.error))
+                self._journal.event("model.failed", version.label, code=code, text=str(hosted.error))
                 if len(hosted.deaths) >= _DEATHS:
                     self.on_crash_loop(version)
         elif hosted.ready:

@@ -211,6 +211,22 @@ async def test_what_serves_goes_on_while_its_new_file_cannot_be_read(
         assert (await rig.ask("add", ROW)).tolist() == [[2, 3, 4, 5]]
 
 
+async def test_a_host_that_comes_back_and_cannot_read_its_model_now_serves_it_later(
+    repository: Path, tmp_path: Path, shim: Dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = tmp_path / "gate"
+    broken_reads(monkeypatch, shim, gate)
+    gate.unlink()
+    async with running(repository, control_mode="poll", poll_interval_s=0.1) as rig:
+        assert (await rig.ask("add", ROW)).tolist() == [[2, 3, 4, 5]]
+        gate.touch()
+        await rig.kill_host()
+        await until(lambda: state(rig) == UNREADABLE, 20)
+        gate.unlink()
+        await rig.until_ready("add")
+        assert (await rig.ask("add", ROW)).tolist() == [[2, 3, 4, 5]]
+
+
 async def test_a_broken_file_is_not_loaded_again_and_again(repository: Path) -> None:
     """What is wrong with the file itself is told once, and left until the file changes."""
     model = repository / "add" / "1" / "model.onnx"
