@@ -188,7 +188,7 @@ install_agent() {
     # a copy, as building leaves its files in the folder, and an old build's would get into the next
     run rm -rf "$source"
     run mkdir -p "$source"
-    run cp -r "$repo/edge_agent" "$repo/pyproject.toml" "$repo/MANIFEST.in" "$repo/README.md" "$source"
+    run cp -r "$repo/edge_agent" "$repo/pyproject.toml" "$repo/README.md" "$source"
     pip "$prefix" ${limits[@]+"${limits[@]}"} --upgrade pip "setuptools>=61" wheel # first: old ones know no wheels of today
     pip "$prefix" ${limits[@]+"${limits[@]}"} --no-build-isolation "${source}[$extra]"
     run rm -rf "$source"

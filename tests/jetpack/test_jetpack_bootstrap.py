@@ -91,8 +91,7 @@ class Rig:
         (self.repo / "edge_agent").mkdir(parents=True)
         (self.repo / "edge_agent/backend.py").write_text(_BACKEND)
         (self.repo / "pyproject.toml").write_text(_PROJECT)
-        for name in ("README.md", "MANIFEST.in"):
-            (self.repo / name).write_text("")
+        (self.repo / "README.md").write_text("")
         shutil.copytree(str(REPO / "jetpack"), str(self.repo / "jetpack"))  # the linked table becomes a file
 
     def pin(self, constraints: str, python: str, numpy: str) -> None:

@@ -50,7 +50,7 @@ def _agent(venv: str, constraints: str) -> List[List[str]]:
     return [
         ["rm", "-rf", source],
         ["mkdir", "-p", source],
-        ["cp", "-r", *(str(REPO / name) for name in ("edge_agent", "pyproject.toml", "MANIFEST.in", "README.md")), source],
+        ["cp", "-r", *(str(REPO / name) for name in ("edge_agent", "pyproject.toml", "README.md")), source],
         _pip(venv, *limits, "--upgrade", "pip", "setuptools>=61", "wheel"),
         _pip(venv, *limits, "--no-build-isolation", source + "[jetson]"),
         ["rm", "-rf", source],
