@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import Any, Dict, List, Sequence
 
 from edge_agent.api import bodies
@@ -24,6 +25,11 @@ _QUERY: Dict[str, Dict[str, Any]] = {
     "cursor": {"type": "string", "description": "`next` of the page before"},
     "boxes": {"type": "string", "enum": ["0", "1"], "description": "1 draws what was seen"},
     "min_score": {"type": "number", "minimum": 0, "maximum": 1},
+    "version": {
+        "type": "string",
+        "pattern": "^[0-9]+$",
+        "description": "silent: the version that serves, with promote the one that is being compared with it",
+    },
 }
 _BODY = (
     "At most http.max_body_bytes, also when inflated. It is to be whole within %g s and a second more for each %d bytes, and "
@@ -62,7 +68,10 @@ def _operation(route: Route) -> Dict[str, Any]:
     described: Dict[str, Any] = {
         "summary": route.summary,
         "parameters": _parameters(route),
-        "responses": {"200": {"description": "OK", "content": {route.answers: {}}}, "default": _ERROR},
+        "responses": {
+            str(route.status): {"description": HTTPStatus(route.status).phrase, "content": {route.answers: {}}},
+            "default": _ERROR,
+        },
         "security": [] if route.permission is None else [{"bearer": []}, {"basic": []}],
     }
     if route.takes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Callable, Coroutine, Set, TypeVar, Union
+from typing import Any, Callable, Coroutine, TypeVar, Union
 
 from aiohttp import web
 
@@ -12,6 +12,7 @@ from edge_agent.api.answers import json_response, printable
 from edge_agent.api.bodies import Body, BodyMemory
 from edge_agent.api.connections import actor_of
 from edge_agent.api.services import INLINE_BYTES, Services
+from edge_agent.api.unbroken import Unbroken
 from edge_agent.config.section import MODEL_NAME_PATTERN
 from edge_agent.errors import ConfigError, EngineLoadError, InvalidRequest, StoreError
 from edge_agent.kserve import control
@@ -20,12 +21,12 @@ Parsed = TypeVar("Parsed")
 
 
 class RepositoryHandlers:
-    """Index, load, unload. What was begun is ended even if the client leaves: a model is never left half loaded."""
+    """Index, load, unload."""
 
-    def __init__(self, services: Services, memory: BodyMemory) -> None:
+    def __init__(self, services: Services, memory: BodyMemory, unbroken: Unbroken) -> None:
         self._services = services
         self._memory = memory
-        self._running: Set[asyncio.Task[None]] = set()
+        self._to_its_end = unbroken.run
 
     async def index(self, request: web.Request) -> web.Response:
         """Every model and version with its state and why; with `ready`, those that take requests."""
@@ -38,7 +39,7 @@ class RepositoryHandlers:
 
         With files or a configuration of the caller's own it asks for more: either can name code, which the agent would run.
         """
-        name = _name(request)
+        name = model_name(request)
         asked = await self._body(request, lambda body: control.parse_load(body, name))
         if (asked.files or asked.config is not None) and actor_of(request).role is not Role.ADMIN:
             self._services.gate.check(request.headers.get("Authorization"), Permission.CONFIG)
@@ -57,13 +58,13 @@ class RepositoryHandlers:
 
     async def release(self, request: web.Request) -> web.Response:
         """The agent's own load, in every control mode; ends a hold."""
-        name = _name(request)
+        name = model_name(request)
         await self._to_its_end(_loaded(name, _kept(self._services.serving.release(name))))
         return self._of(name)
 
     async def hold(self, request: web.Request) -> web.Response:
         """The agent's own unload, in every control mode and over restarts."""
-        name = _name(request)
+        name = model_name(request)
         await self._to_its_end(_kept(self._services.serving.hold(name)))
         return self._of(name)
 
@@ -80,19 +81,9 @@ class RepositoryHandlers:
         finally:
             body.release()
 
-    async def _to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        await asyncio.shield(task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever asked may have left; serving has told the log and the store
-
-
-def _name(request: web.Request) -> str:
+def model_name(request: web.Request) -> str:
+    """The model of the address; InvalidRequest where no model can have that name."""
     name = request.match_info["model"]
     if not MODEL_NAME_PATTERN.match(name):
         raise InvalidRequest("'%s' is not a model name: use letters, digits, '.', '_', '-'" % printable(name))

@@ -24,7 +24,8 @@ class Route:
     handler: Handler
     permission: Needs  #: None: no token needed
     summary: str
-    answers: str = JSON  #: content type of a 200
+    answers: str = JSON  #: content type of a success
+    status: int = 200  #: of a success
     takes: Tuple[str, ...] = ()  #: content types of the body
     body: str = ""  #: of JSON: its name in schemas.py
     body_required: bool = True

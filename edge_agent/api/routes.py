@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Mapping, Optional, Type
 
 from aiohttp import web
 
@@ -20,15 +20,19 @@ from edge_agent.api.pages import document, load_pages, page_handler
 from edge_agent.api.repository import RepositoryHandlers
 from edge_agent.api.route import Handler, Route
 from edge_agent.api.services import Services
+from edge_agent.api.unbroken import Unbroken
+from edge_agent.api.versions import VersionHandlers
 
 
 def build_routes(services: Services, memory: BodyMemory) -> List[Route]:
     """All routes, those of the page and of the document about them included."""
-    repository = RepositoryHandlers(services, memory)
+    unbroken = Unbroken()
+    repository = RepositoryHandlers(services, memory, unbroken)
     routes = [
         *kserve_routes(services, memory, repository),
         *_agent(services, memory),
         *_models(repository),
+        *_versions(VersionHandlers(services, unbroken)),
         *_lists(services),
     ]
     routes.append(_fixed("/api/codes.json", codes_json(), "Reason and cure of every code, in every language"))
@@ -71,6 +75,26 @@ def _models(repository: RepositoryHandlers) -> List[Route]:
             "POST", base + "/unload", repository.hold, Permission.MODELS,
             "Takes a model down until it is loaded again, in every control mode",
         ),
+    ]  # fmt: skip
+
+
+def _versions(versions: VersionHandlers) -> List[Route]:
+    base, one = "/api/models/{model}", ("version",)
+    misplaced: Mapping[Type[Exception], int] = {errors.Unsupported: 400}  # another model can do it
+    return [
+        Route(
+            "POST", base + "/build", versions.build, Permission.MODELS, "Begins to build a version's TensorRT plan anew",
+            status=202, query=one, statuses=misplaced,
+        ),
+        Route(
+            "POST", base + "/verify", versions.verify, Permission.MODELS,
+            "Compares the TensorRT plan that serves with what the model should answer", query=one, statuses=misplaced,
+        ),
+        Route(
+            "POST", base + "/promote", versions.promote, Permission.MODELS,
+            "Makes a version serve: the one that is being compared, or the one named", query=one,
+        ),
+        Route("POST", base + "/rollback", versions.roll_back, Permission.MODELS, "Makes the version serve that did before"),
     ]  # fmt: skip
 
 

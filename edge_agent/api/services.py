@@ -64,6 +64,21 @@ class ServingDoor(Protocol):
     async def release(self, name: str) -> None:
         """Loads a model in every control mode. ModelNotFound, ConfigError, EngineLoadError, OSError."""
 
+    async def build_plan(self, name: str, version: Optional[str] = None) -> None:
+        """Has a TensorRT plan built anew; that goes on then. ModelNotFound, Unsupported, EngineLoadError."""
+
+    async def verify_plan(self, name: str, version: Optional[str] = None) -> Dict[str, Any]:
+        """Compares the plan that serves with what the model should answer: `good` and figures. ModelNotFound, Unsupported."""
+
+    async def promote(self, name: str, version: Optional[str] = None) -> None:
+        """Makes a version serve. ModelNotFound, InvalidRequest, ControlRefused, EngineLoadError."""
+
+    async def roll_back(self, name: str) -> None:
+        """Makes the version serve that did before. ModelNotFound, InvalidRequest, ControlRefused, EngineLoadError."""
+
+    def status(self) -> List[Dict[str, Any]]:
+        """`models` of `/api/status`."""
+
 
 class Detection(Protocol):
     """What the detector answers."""

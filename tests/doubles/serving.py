@@ -33,6 +33,12 @@ class FakeModel:
     running: int = 0
     served: int = 0
     cancelled: int = 0
+    build: Optional[Dict[str, Any]] = None
+
+    def as_json(self) -> Dict[str, Any]:
+        """As the status has it."""
+        version: Dict[str, Any] = {"version": self.version, "engine": "onnxruntime", "state": "ok" if self.ready else "off"}
+        return {"name": self.name, "versions": [version if self.build is None else {**version, "build": self.build}]}
 
     def config_json(self) -> Dict[str, Any]:
         """As the real one."""
@@ -136,6 +142,29 @@ class FakeServing:
     async def release(self, name: str) -> None:
         """Remembered."""
         await self._controlled("release", name)
+
+    async def build_plan(self, name: str, version: Optional[str] = None) -> None:
+        """Remembered; the build of a known model is under way then."""
+        await self._controlled("build", name, version)
+        if name in self.models:
+            self.models[name].build = {"state": "queued", "phase": "", "percent": 0.0, "eta_s": None, "tries": 0}
+
+    async def verify_plan(self, name: str, version: Optional[str] = None) -> Dict[str, Any]:
+        """Remembered."""
+        await self._controlled("verify", name, version)
+        return {"good": True, "code": "", "reason": "", "compared": 3, "max_abs_error": 0.001}
+
+    async def promote(self, name: str, version: Optional[str] = None) -> None:
+        """Remembered."""
+        await self._controlled("promote", name, version)
+
+    async def roll_back(self, name: str) -> None:
+        """Remembered."""
+        await self._controlled("roll_back", name)
+
+    def status(self) -> List[Dict[str, Any]]:
+        """Names, versions and builds."""
+        return [model.as_json() for model in self.models.values()]
 
     async def _controlled(self, *asked: Any) -> None:
         if self.control_gate is not None:
