@@ -119,9 +119,8 @@ class Rig:
         self.metrics = Metrics()
         self.journal = KeptJournal()
         models = ModelsSection(repository=(repository, *more), **section)
-        self.serving = Serving(
-            models, hosts or {}, self.arena, self.clock, self.metrics, self.journal, state_dir, cache, shelf, board, surroundings
-        )
+        told = (self.metrics, self.journal, state_dir, cache, shelf, board, surroundings)
+        self.serving = Serving(models, hosts or {}, self.arena, self.clock, *told)
 
     async def ask(self, model: str, *arrays: Any, decode: bool = False, names: Tuple[str, ...] = ("x",), **fields: Any) -> Any:
         """The first output as an array, or the detections."""

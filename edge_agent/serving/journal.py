@@ -27,9 +27,17 @@ class Journal(Protocol):
         """Something worth telling happened."""
 
     def model_version(
-        self, name: str, version: str, platform: str, sha256: str, state: str, load_ms: int, error: str
+        self,
+        name: str,
+        version: str,
+        platform: str,
+        sha256: str,
+        state: str,
+        load_ms: int,
+        error: str,
+        metrics: Optional[Mapping[str, Any]] = None,
     ) -> object:
-        """A version's state changed."""
+        """A version's state changed; `metrics` are the figures of its check."""
 
 
 def record(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple, TypeVar
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.requests import InferRequest, InferResponse
 from edge_agent.domain.tensors import Lease, Tensor, TensorSpec
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.healing.samples import packed, packed_bytes, unpacked
-from edge_agent.serving.threads import in_thread
+from edge_agent.serving.threads import to_the_end
 from edge_agent.serving.version import ServedVersion
 
 _WAIT_S = 30.0  #: for tensor memory, which requests of others may have
-
-_Answer = TypeVar("_Answer")
 
 
 class Asked(NamedTuple):
@@ -37,28 +34,18 @@ async def ask(version: ServedVersion, arena: Arena, inputs: Mapping[str, Any], k
     leases = await arena.acquire([(version.segment, max(1, total)), *wish.wants], _WAIT_S)
     try:
         tensors = _placed(version.inputs, shapes, sizes, leases[0])
-        await _whole(_write, tensors, inputs)
+        await to_the_end(_write, tensors, inputs)
         room = wish.filled(leases[1:]) if len(leases) > 1 else None
         request = InferRequest(version.name, tuple(tensors), version.version, room=room, source="agent/verify")
         response = await version.infer(request)
         try:
-            outputs = await _whole(_read, response) if keep else {}
+            outputs = await to_the_end(_read, response) if keep else {}
         finally:
             response.release()
         return Asked(outputs, response.timing.compute_us / 1e6)
     finally:
         for lease in leases:
             lease.release()
-
-
-async def _whole(work: Callable[..., _Answer], *args: Any) -> _Answer:
-    """Runs in a thread to its end, also when the caller is cancelled: slots are not given back under it."""
-    task = asyncio.ensure_future(in_thread(work, *args))
-    try:
-        return await asyncio.shield(task)
-    finally:
-        if not task.done():
-            await asyncio.wait({task})
 
 
 def _shapes(specs: Sequence[TensorSpec], inputs: Mapping[str, Any]) -> List[Tuple[int, ...]]:

@@ -107,7 +107,8 @@ class Healer:
             await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
         except errors.EngineLoadError as error:
             return await self._not_loaded(version, outlook, state, plan, error)
-        self._queue.leave(version)
+        job = self._queue.job(plan.sidecar.key)
+        version.build = job.status if job is not None else None
         version.plan, version.verified, version.figures = plan, plan.sidecar.verified, dict(plan.sidecar.figures)
         if decision.code:
             _log.warning("%s: %s", version.label, decision.args, extra={"code": decision.code})
@@ -157,6 +158,7 @@ class Healer:
         version.plan, version.verified, version.figures = None, False, {}
         self._say(version, decision)
         self._wish(version, decision)
+        await self._loader.end_idle_hosts()  # the one that was only asked for its facts
 
     async def _without_onnx(self, version: ServedVersion, work: KeyState, error: errors.EngineLoadError) -> None:
         """Nothing serves until there is a plan; one that nothing can be compared with serves as it is, and says so."""
@@ -232,7 +234,7 @@ class Healer:
     # -- what happens to a plan that serves -------------------------------------------------------------------------
 
     def crashes(self, otherwise: Callable[[ServedVersion], None]) -> Callable[[ServedVersion], None]:
-        """What is done about versions that end their host again and again: their plan goes; `otherwise` where none is to blame."""
+        """What becomes of versions that end their host again and again: their plan goes; `otherwise` where none is to blame."""
 
         def crashed(version: ServedVersion) -> None:
             if not self._crashed(version):

@@ -18,7 +18,7 @@ from edge_agent.engines.plans.shelf import Plan, PlanShelf
 from edge_agent.engines.plans.sidecar import Sidecar
 from edge_agent.engines.plans.tries import Tries
 from edge_agent.serving.healing.decision import KeyState
-from edge_agent.serving.threads import in_thread
+from edge_agent.serving.threads import to_the_end
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class PlanStore:
         if self._lock is None:
             self._lock = asyncio.Lock()
             async with self._lock:
-                await in_thread(self._prepare)
+                await to_the_end(self._prepare)
 
     def _prepare(self) -> None:
         if self._state_dir is None:
@@ -69,7 +69,7 @@ class PlanStore:
         await self.open()
         assert self._lock is not None
         async with self._lock:
-            return await asyncio.shield(in_thread(work, *args))
+            return await to_the_end(work, *args)
 
     # -- plans ------------------------------------------------------------------------------------------------------
 

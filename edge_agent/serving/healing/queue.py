@@ -74,6 +74,10 @@ class BuildQueue:
         """What waits and runs, in order."""
         return list(self._jobs.values())
 
+    def job(self, digest: str) -> Optional[Job]:
+        """What makes the plan of this key, if something does."""
+        return self._jobs.get(digest)
+
     # -- one after another ------------------------------------------------------------------------------------------
 
     def _nudge(self) -> None:
