@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from typing import Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.gpu import GpuFacts
+from edge_agent.processes.child import Child
 from edge_agent.processes.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
@@ -15,21 +18,42 @@ _TRIES = 2
 _KEY = "facts"
 
 
-async def ask_facts(supervisor: Supervisor, clock: Clock, timeout_s: float) -> GpuFacts:
-    """What the host says. A host that ends or hangs of the question twice has nothing that could be used."""
-    reason = ""
-    for _ in range(_TRIES):
+class HostFacts:
+    """Remembers what a process said: the libraries that it has loaded stay what they are."""
+
+    def __init__(self, supervisor: Supervisor, clock: Clock) -> None:
+        self._supervisor = supervisor
+        self._clock = clock
+        self._known: Optional[Tuple[Child, GpuFacts]] = None
+
+    async def ask(self, loading: asyncio.Lock, timeout_s: float) -> GpuFacts:
+        """What the host says. One that ends or hangs of the question twice has nothing that could be used.
+
+        With the lock of loading, since the host answers in turn, and a model may take long.
+        """
+        reason = ""
+        for _ in range(_TRIES):
+            try:
+                child = await self._supervisor.wait_up(timeout_s)
+                if self._known is not None and self._known[0] is child:
+                    return self._known[1]
+                async with loading:
+                    return await self._call(child, timeout_s)
+            except errors.ChildError as error:
+                reason = str(error)
+        text = "the engine host ended or hung while it looked for TensorRT: %s" % reason
+        _log.warning("%s", text, extra={"code": "engine.broken"})
+        return GpuFacts(code="engine.broken", text=text)
+
+    async def _call(self, child: Child, timeout_s: float) -> GpuFacts:
+        self._supervisor.busy(self._clock.monotonic() + timeout_s, _KEY)
         try:
-            child = await supervisor.wait_up(timeout_s)
-            supervisor.busy(clock.monotonic() + timeout_s, _KEY)
-            return GpuFacts.from_reply(await child.call("facts", timeout_s=timeout_s))
-        except errors.ChildTimeout as error:
-            reason = str(error)
-            supervisor.restart("engine_host.hung", "looking for TensorRT took more than %g s" % timeout_s)
-        except errors.ChildError as error:
-            reason = str(error)
+            facts = GpuFacts.from_reply(await child.call("facts", timeout_s=timeout_s))
+        except errors.ChildTimeout:
+            self._supervisor.restart("engine_host.hung", "looking for TensorRT took more than %g s" % timeout_s)
+            raise
         finally:
-            supervisor.idle(_KEY)
-    text = "the engine host ended or hung while it looked for TensorRT: %s" % reason
-    _log.warning("%s", text, extra={"code": "engine.broken"})
-    return GpuFacts(code="engine.broken", text=text)
+            self._supervisor.idle(_KEY)
+        if facts.usable:
+            self._known = (child, facts)
+        return facts

@@ -11,7 +11,7 @@ from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.gpu import GpuFacts
 from edge_agent.engines.calls import CallDesk, CallHost, CallMemory
-from edge_agent.engines.facts import ask_facts
+from edge_agent.engines.facts import HostFacts
 from edge_agent.engines.hosted import HostedModel, HostOptions, end_code, part_status
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
@@ -60,6 +60,7 @@ class EngineHost:
             on_late_end=self._segments.reaped,
             clock=clock,
         )
+        self._facts = HostFacts(self._supervisor, clock)
         self._bound = MemoryBound(options, clock, self._supervisor, self._traffic, self.models.values, on_event)
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -116,7 +117,8 @@ class EngineHost:
 
     async def facts(self, timeout_s: float = 60.0) -> GpuFacts:
         """What it says of TensorRT and its GPU; unavailable, with the reason, also when it ends of the question."""
-        return await ask_facts(self._supervisor, self._clock, timeout_s)
+        assert self._loading is not None
+        return await self._facts.ask(self._loading, timeout_s)
 
     # -- models -----------------------------------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ class Runs:
         allocators = {}
         for tensor in self._outputs:
             buffer, shape = buffers[tensor.name], shapes[tensor.name]
-            if -1 in shape:
+            if -1 in shape or tensor.name in self._allocators:
                 allocators[tensor.name] = self._allocate(tensor, buffer)
                 continue
             buffer.ensure(_nbytes(tensor, shape))
@@ -143,7 +143,7 @@ class Runs:
             failures.end_process("%s: %s" % (self._label, error))
         with Hearing(self._log) as heard:
             if not self._context.enqueue(stream.handle):
-                self._refused(allocators, heard)
+                self._refused(allocators, stream, heard)
         self._last_plain = key[1:]
         if graphs.on:
             graphs.ran(key)
@@ -157,10 +157,13 @@ class Runs:
             self.graphs.forget(lambda key: key[0] == buffers.number)
             self._moves[buffers.number] = moves
 
-    def _refused(self, allocators, heard):
+    def _refused(self, allocators, stream, heard):
         for allocator in allocators.values():
             if allocator.failed is not None:
                 raise allocator.failed
+        if self._by_value:
+            stream.synchronize()  # raises where CUDA is broken; else it was the sizes that the request named
+            raise RunFailed("TensorRT cannot run it with these values: %s" % heard.words)
         failures.end_process("%s: TensorRT cannot run it: %s" % (self._label, heard.words))
 
     def close(self):

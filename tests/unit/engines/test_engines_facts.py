@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
 
 import pytest
 
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.gpu import GpuFacts
-from edge_agent.engines.facts import ask_facts
+from edge_agent.engines.facts import HostFacts
 from edge_agent.processes.child import Child, ChildSpec
 from edge_agent.processes.supervisor import Supervisor
+from tests.doubles.engine_host import until
 
 WAIT_S = 20.0
 
@@ -52,7 +56,7 @@ async def ask(spec: ChildSpec, timeout_s: float) -> GpuFacts:
     supervisor = Supervisor(spec, on_up=_nothing, on_down=lambda reason, reaped: None, clock=Clock())
     await supervisor.start()
     try:
-        return await ask_facts(supervisor, Clock(), timeout_s)
+        return await HostFacts(supervisor, Clock()).ask(asyncio.Lock(), timeout_s)
     finally:
         await supervisor.stop()
 
@@ -72,3 +76,41 @@ async def test_the_second_answer_counts_when_the_first_life_ended(child, tmp_pat
     mark = str(tmp_path / "mark")
     body = "return {'available': True, 'tensorrt': '10'} if os.path.exists(%r) else (open(%r, 'w').close(), os._exit(3))"
     assert (await ask(child(body % (mark, mark)), WAIT_S)).usable
+
+
+COUNTS = "open(os.path.join(%r, 'asked'), 'a').write('x') and None; return {'available': True, 'tensorrt': '10'}"
+
+
+async def test_a_process_is_asked_once_and_the_next_one_again(child, tmp_path):
+    supervisor = Supervisor(child(COUNTS % str(tmp_path)), on_up=_nothing, on_down=lambda reason, reaped: None, clock=Clock())
+    facts, lock = HostFacts(supervisor, Clock()), asyncio.Lock()
+    await supervisor.start()
+    try:
+        for _ in range(3):
+            assert (await facts.ask(lock, WAIT_S)).usable
+        assert (tmp_path / "asked").read_text() == "x"
+        gone = supervisor.child
+        os.kill(supervisor.pid, signal.SIGKILL)
+        await until(lambda: supervisor.child not in (None, gone), WAIT_S)
+        assert (await facts.ask(lock, WAIT_S)).usable
+        assert (tmp_path / "asked").read_text() == "xx"
+    finally:
+        await supervisor.stop()
+
+
+async def test_a_host_that_loads_is_asked_afterwards(child):
+    supervisor = Supervisor(
+        child("return {'available': True, 'tensorrt': '10'}"),
+        on_up=_nothing,
+        on_down=lambda reason, reaped: None,
+        clock=Clock(),
+    )
+    lock = asyncio.Lock()
+    await supervisor.start()
+    try:
+        async with lock:
+            asked = asyncio.ensure_future(HostFacts(supervisor, Clock()).ask(lock, 0.5))
+            assert not (await asyncio.wait([asked], timeout=1.0))[0]
+        assert (await asked).usable
+    finally:
+        await supervisor.stop()
