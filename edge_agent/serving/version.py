@@ -220,4 +220,7 @@ class ServedVersion:
     def as_json(self) -> Dict[str, Any]:
         """An entry of `versions` in `/api/status`."""
         shown = {"version": self.version, "engine": self.engine, "verified": self.verified, **self.part.as_json()}
+        if self.plan is not None:
+            made = self.plan.sidecar
+            shown["plan"] = {**self.figures, "precision": made.precision, "built_at": made.built_at, "bytes": made.size}
         return shown if self.build is None else {**shown, "build": self.build.as_json()}
