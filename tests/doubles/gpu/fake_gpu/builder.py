@@ -87,7 +87,7 @@ class Builder(native.Native):
             fields = _checked(network, config)
             _build(network, config)
         except _Failed as failed:
-            _error(str(failed))
+            _error("IBuilder::buildSerializedNetwork: %s" % failed)
             return None
         return IHostMemory(plan.pack(fields, network._data))
 
@@ -209,12 +209,12 @@ def _values(network, config):
 def _ranges(tensor, shapes):
     if shapes is None:
         if -1 in tensor.shape:
-            text = "Error Code 4: API Usage Error (%s: optimization profile is missing values for dynamic input)"
+            text = "Error Code 4: API Usage Error (Dynamic input tensor %s is missing dimensions in profile)"
             raise _Failed(text % tensor.name)
         return [list(tensor.shape)] * 3
     for shape in shapes:
         if len(shape) != len(tensor.shape) or any(a not in (-1, b) for a, b in zip(tensor.shape, shape)):
-            text = "Error Code 4: Internal Error (%s: for dimensions in profile %s don't match network dimensions %s)"
+            text = "Error Code 4: API Usage Error (Dimension mismatch for tensor %s: the profile has %s, the network %s)"
             raise _Failed(text % (tensor.name, tuple(shape), tensor.shape))
     return [list(shape) for shape in shapes]
 

@@ -3,7 +3,7 @@
 import os
 import struct
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _BYTES, _END_GROUP, _FIXED32 = 0, 1, 2, 4, 5
 _EXTERNAL = 1
 _FLOAT, _BF16 = 1, 16
 _CAST = "%s as float"
@@ -48,18 +48,14 @@ class Model:
             raise Malformed(str(error)) from error
 
     def _read(self, data, folder):
-        model = parse(data)
+        model = parse(data, lenient=True)
         graphs = values(model, 7)
-        if len(graphs) != 1 or not isinstance(graphs[0], bytes):
-            raise Malformed("no graph")
-        graph = parse(graphs[0])
+        graph = parse(graphs[0] if graphs else b"")
         self.nodes = [Node(node) for node in values(graph, 1)]
         tensors = [parse(tensor) for tensor in values(graph, 5)]
         self.initializers = {"".join(texts(tensor, 8)): _type((values(tensor, 2) or [0])[0]) for tensor in tensors}
         self.inputs = [value for value in map(_value, values(graph, 11)) if value[0] not in self.initializers]
         self.outputs = [_value(value) for value in values(graph, 12)]
-        if not self.nodes or not self.outputs:
-            raise Malformed("the graph is empty")
         self.data = _with_weights(model, graph, folder) if _is_external(tensors) else bytes(data)
 
     def runnable(self):
@@ -138,12 +134,17 @@ def _type(number):
     return TYPES.get(number, "UNDEFINED")
 
 
-def parse(data):
-    """[(field, wire type, value)] of a message; bytes for whatever has a length."""
+def parse(data, lenient=False):
+    """[(field, wire type, value)] of a message; bytes for whatever has a length.
+
+    Lenient: what cannot be the key of a field ends the message, as protobuf's streams have it for the outermost one.
+    """
     found, place = [], 0
     while place < len(data):
         key, place = _varint(data, place)
         field, wire = key >> 3, key & 7
+        if lenient and (key == 0 or wire == _END_GROUP):
+            break
         if wire == _VARINT:
             value, place = _varint(data, place)
         elif wire == _BYTES:

@@ -8,7 +8,7 @@ from fake_gpu.generation import ENUMS, enum, has
 from fake_gpu.network import ILayer, INetworkDefinition, ITensor
 
 _SINCE_8_5 = ("NonZero", "NonMaxSuppression", "Unique", "GridSample")
-_NO_PLUGIN = "Plugin not found, are the plugin name, version, and namespace correct?"
+_NO_PLUGIN = 'creator && "Plugin not found, are the plugin name, version, and namespace correct?"'
 
 
 class _Failed(Exception):
@@ -113,9 +113,11 @@ class OnnxParser(native.Native):
         try:
             model = onnx_file.Model(data, folder)
         except onnx_file.Malformed as error:
-            raise _Failed("MODEL_DESERIALIZE_FAILED", "Failed to parse the ONNX model: %s" % error) from error
+            raise _Failed("MODEL_DESERIALIZE_FAILED", "Assertion failed: model->ParseFromCodedStream(&codedInput): Failed to parse the ONNX model.") from error
         except OSError as error:
             raise _Failed("INVALID_GRAPH", "Failed to open the weights file: %s" % error) from error
+        if not model.nodes or not model.outputs:
+            return  # the real parser has nothing to say against a file without a graph, whatever else is in it
         self._check_operators(model)
         session = self._session(model)
         network = self._network

@@ -15,8 +15,8 @@ class IOptimizationProfile(native.Native):
 
     def set_shape(self, input, min, opt, max):
         shapes = [dims("set_shape", shape) for shape in (min, opt, max)]
-        for name, shape in zip(("opt", "max"), shapes[1:]):
-            if len(shape) != len(shapes[0]):
+        for name, shape in zip(("min", "opt", "max"), shapes):
+            if any(dim < 0 for dim in shape):
                 raise RuntimeError("Shape provided for %s is inconsistent with other shapes." % name)
         self._shapes[input] = shapes
 
@@ -39,11 +39,9 @@ class IOptimizationProfile(native.Native):
     def _valid(self):
         """Whether no minimum is above its maximum, and all have the same number of dimensions."""
         for name, (low, middle, high) in list(self._shapes.items()) + list(self._values.items()):
-            if any(not 0 <= a <= b <= c for a, b, c in zip(low, middle, high)):
-                logger.error(
-                    "Error Code 3: API Usage Error (Dimensions of input '%s' in an optimization profile are inconsistent: "
-                    "min %s, opt %s, max %s)" % (name, low, middle, high)
-                )
+            if not len(low) == len(middle) == len(high) or any(not a <= b <= c for a, b, c in zip(low, middle, high)):
+                text = "Error Code 4: API Usage Error (Invalid optimization profiles for input tensors %s: %s, %s, %s)"
+                logger.error("IOptimizationProfile::isValid: " + text % (name, low, middle, high))
                 return False
         return True
 

@@ -5,7 +5,7 @@ from fake_gpu.generation import ENUMS, enum, has
 from fake_gpu.profile import IOptimizationProfile
 from fake_gpu.timing import ITimingCache, origin
 
-_LEVELS = range(6)
+_MOST = 5  # of the optimization levels
 
 
 def _sources():
@@ -44,10 +44,7 @@ class IBuilderConfig(native.Native):
 
     @builder_optimization_level.setter
     def builder_optimization_level(self, level):
-        if level not in _LEVELS:
-            logger.error("Error Code 3: API Usage Error (the builder optimization level %d is not in 0 to 5)" % level)
-            return
-        self._level = int(level)
+        self._level = min(max(int(level), 0), _MOST)
 
     @property
     def flags(self):
