@@ -50,6 +50,10 @@ BINDINGS = (
     Binding("11.4.0", "tensorrt-cu12-bindings", "11.4.0.106"),
 )
 
+#: real parser and builder, for a few tests that are run on wish: 90 MB
+RTX = Binding("", "tensorrt-rtx-cu12-bindings", "1.7.1.116")
+_RTX_LIBRARIES = "tensorrt-rtx-cu12-libs"
+
 
 class Unavailable(Exception):
     """The bindings cannot be had here; says why."""
@@ -57,15 +61,20 @@ class Unavailable(Exception):
 
 def python_of(binding: Binding) -> Path:
     """The interpreter that imports the bindings as `tensorrt_bindings`; made when it is not there yet."""
-    venv = VENVS / f"bindings-{binding.version}"
+    venv = folder_of(binding)
     VENVS.mkdir(exist_ok=True)
-    with _alone(VENVS / f".bindings-{binding.version}.lock"):
+    with _alone(VENVS / f".{venv.name}.lock"):
         stamp = _stamp(binding)
         if not (venv / "stamp").exists() or (venv / "stamp").read_text() != stamp:
             shutil.rmtree(venv, ignore_errors=True)
             _make(venv, binding)
             (venv / "stamp").write_text(stamp)
     return venv / "bin" / "python"
+
+
+def folder_of(binding: Binding) -> Path:
+    """Where its venv is, or will be."""
+    return VENVS / ("rtx" if binding is RTX else f"bindings-{binding.version}")
 
 
 def introspected(binding: Binding) -> Dict[str, Any]:
@@ -96,12 +105,17 @@ def _make(venv: Path, binding: Binding) -> None:
     _run([python, "-m", "venv", str(venv)])
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     pip += ["--retries", "1", "--timeout", "20", "--only-binary", ":all:"]
-    _run([*pip, "--no-deps", f"{binding.package}=={binding.version}"])
+    packages = [binding.package, _RTX_LIBRARIES] if binding is RTX else [binding.package]
+    _run([*pip, "--no-deps", *(f"{package}=={binding.version}" for package in packages)])
+    if binding is not RTX:
+        _make_stubs(venv, compiler, int(binding.version.split(".")[0]))
+
+
+def _make_stubs(venv: Path, compiler: str, major: int) -> None:
     (packages,) = venv.glob("lib/python*/site-packages")
     folder = packages / "tensorrt_libs"
     folder.mkdir()
     (folder / "__init__.py").write_text(_LOAD_ALL)
-    major = int(binding.version.split(".")[0])
     for name in _LIBRARIES + (_LIBRARIES_BEFORE_10 if major < 10 else ()):
         soname = f"lib{name}.so.{major}"
         _run([compiler, "-shared", "-fPIC", f"-Wl,-soname,{soname}", "-o", str(folder / soname), str(_STUB)])

@@ -12,6 +12,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import bindings  # noqa: E402
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker of this folder alone."""
+    config.addinivalue_line(
+        "markers", "rtx: builds with TensorRT-RTX (90 MB): run where .venvs/rtx is, or EDGE_AGENT_TEST_RTX=1"
+    )
+
+
 Look = Callable[[bindings.Binding], Dict[str, Any]]
 
 

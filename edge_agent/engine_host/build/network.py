@@ -29,8 +29,10 @@ class Network:
     def _parse(self, tools, path):
         with Hearing(tools.log) as heard:
             parsed = self._parser.parse_from_file(path)
-        if parsed:
+        if parsed and self.network.num_outputs:
             return
+        if parsed:  # what holds no graph it takes for a model with nothing in it
+            raise refused("build.parse_failed", "there is no model in the file; copy or export it again", permanent=True)
         errors = [_ParserError(tools, self._parser.get_error(index)) for index in range(self._parser.num_errors)]
         texts = list(dict.fromkeys(error.text for error in errors))[:_MAX_ERRORS] or [heard.words]
         text = "; ".join(texts)
