@@ -30,7 +30,11 @@ class Verb(NamedTuple):
 VERBS: Tuple[Verb, ...] = (
     Verb("run", "run the service in the foreground", "edge_agent.cli.run"),
     Verb("check", "validate the configuration and the model repository", "edge_agent.cli.check"),
-    Verb("models", "list, show, load and unload the models of the running agent", "edge_agent.cli.models"),
+    Verb(
+        "models",
+        "list, show, load, unload, build, verify, promote and roll back the models of the running agent",
+        "edge_agent.cli.models",
+    ),
     Verb("bench", "measure latency and throughput of a model of the running agent", "edge_agent.cli.bench"),
     Verb("results", "print kept results, newest first", "edge_agent.cli.query"),
     Verb("requests", "print the request log, newest first", "edge_agent.cli.query"),

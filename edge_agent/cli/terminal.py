@@ -35,10 +35,10 @@ def write_table(out: TextIO, columns: Sequence[Column], rows: Iterable[Dict[str,
         lines = []
 
 
-def visible(text: str) -> str:
+def visible(text: str, longest: int = _LONGEST_CELL) -> str:
     """One line without control characters: a text from outside must not steer the terminal."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-    return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 1] + "…"
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def width(text: str) -> int:

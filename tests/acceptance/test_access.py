@@ -43,7 +43,7 @@ def test_a_host_other_than_loopback_needs_a_token_first(tmp_path):
         models = agent.cli("models", "list")
         assert models.returncode == 0, models.stderr
         assert "add" in models.stdout
-        assert json.loads(agent.cli("models", "show", "add").stdout)["inputs"][0]["name"] == "x"
+        assert json.loads(agent.cli("models", "show", "add", "--format", "json").stdout)["inputs"][0]["name"] == "x"
         refused = agent.cli("models", "show", "absent")
         assert (refused.returncode, "absent" in refused.stderr) == (1, True)
         device = agent.cli("token", "add", "cam-7", "--role", "device").stdout.strip()
