@@ -101,9 +101,18 @@ class Control:
         """The models that an ensemble calls come before it, so that it is not told of as failed while they load."""
         if before:
             await asyncio.wait(before)
+        starts = marks is None
         async with self._lock(entry.name):
             if self._wanted(entry.name):  # an operator may have taken it down while this waited
-                await self._lineup.apply(entry, marks)
+                await self._lineup.apply(entry, marks, compare=not starts)
+        if starts and entry.config.accept is not None:
+            self._tasks.spawn(self._compare(entry), "compare:" + entry.name)
+
+    async def _compare(self, entry: ModelEntry) -> None:
+        """After the start, as nobody waits for a version that answers nobody."""
+        async with self._lock(entry.name):
+            if self._wanted(entry.name):
+                await self._lineup.apply(entry)
 
     async def stop(self) -> None:
         """Ends loading and polling."""

@@ -61,10 +61,17 @@ class Lineup:
 
     # -- as it lies on disk -----------------------------------------------------------------------------------------
 
-    async def apply(self, entry: ModelEntry, marks: Optional[Marks] = None, anew: bool = False, told: bool = False) -> str:
+    async def apply(
+        self, entry: ModelEntry, marks: Optional[Marks] = None, anew: bool = False, told: bool = False, compare: bool = True
+    ) -> str:
         """Makes a model what its folder and its record say. Why it is not, or empty.
 
-        `told`: a load request has brought the files or the configuration; that is done at once and not remembered.
+        Args:
+            entry: the folder.
+            marks: of its files, where they are known already.
+            anew: loads what is loaded already, too.
+            told: a load request has brought the files or the configuration; that is done at once and not remembered.
+            compare: False leaves a candidate for a later time.
         """
         entry, marks = (entry, marks) if marks is not None else await in_thread(marked, entry)
         if entry.fault or entry.config.refused:
@@ -74,9 +81,9 @@ class Lineup:
             await self.unloaded(entry.name)
             return await self._swaps.apply(entry, marks, anew)
         self._told.discard(entry.name)
-        return await self.follow(Found.of(entry, marks), anew)
+        return await self.follow(Found.of(entry, marks), anew, compare)
 
-    async def follow(self, found: Found, anew: bool = False) -> str:
+    async def follow(self, found: Found, anew: bool = False, compare: bool = True) -> str:
         """The same for a model that is not told."""
         entry = found.entry
         model, record = self._catalogue.model(entry.name), self._ledger.of(entry.name)
@@ -98,7 +105,7 @@ class Lineup:
         for version in model.versions.values():
             if version.part.code == "model.stopped" and int(version.version) != self._ledger.of(entry.name).active:
                 self.on_crash(version)
-        return await self._try(found, choice, anew) or reason
+        return (await self._try(found, choice, anew) if compare else "") or reason
 
     async def _note(self, found: Found, choice: Choice, main: Optional[int], model: Model) -> None:
         """What serves now, if it does, and what did before."""

@@ -100,7 +100,7 @@ async def test_a_restart_goes_on_with_what_was_being_compared(tmp_path):
     for mode in ("none", "explicit"):
         async with running(repository, **options(tmp_path, mode)) as rig:
             assert rig.serving.lookup("add").version == "1"
-            assert shown(rig, "add")["2"]["code"] == "model.shadowing"
+            await until(lambda: "2" in shown(rig, "add") and shown(rig, "add")["2"]["code"] == "model.shadowing")  # noqa: B023
     async with running(repository, **options(tmp_path, "poll")) as rig:
         await ask_until(rig, "add", lambda: rig.serving.lookup("add").version == "2")
         await until(lambda: kept(tmp_path)["add"]["active"] == 2)
@@ -117,7 +117,32 @@ async def test_a_version_that_came_while_the_agent_was_down_is_compared_too(tmp_
     add_affine(repository, "add", 2)
     async with running(repository, **options(tmp_path, "none")) as rig:
         assert rig.serving.lookup("add").version == "1"
-        assert shown(rig, "add")["2"]["code"] == "model.shadowing"
+        await until(lambda: "2" in shown(rig, "add") and shown(rig, "add")["2"]["code"] == "model.shadowing")
+
+
+async def test_the_agent_is_ready_before_what_is_only_compared_is_loaded(tmp_path):
+    repository = tmp_path / "models"
+    add_python(repository, "add", 1, ACCEPT)
+    async with running(repository, **options(tmp_path)):
+        pass
+    gate = tmp_path / "gate"
+    gate.touch()
+    add_python(repository, "add", 2, ACCEPT, load="while os.path.exists(%r): time.sleep(0.02)" % str(gate))
+    async with running(repository, **options(tmp_path)) as rig:
+        assert rig.serving.ready()
+        await until(lambda: "2" in shown(rig, "add") and shown(rig, "add")["2"]["code"] == "model.loading")
+        assert (await rig.ask("add", rows())).tolist() == (rows() + 1).tolist()
+        gate.unlink()
+        await until(lambda: shown(rig, "add")["2"]["code"] == "model.shadowing")
+
+
+async def test_a_version_that_changes_its_input_in_place_does_not_make_the_next_one_look_wrong(tmp_path):
+    repository = tmp_path / "models"
+    add_python(repository, "add", 1, ACCEPT, infer="x = x + 0; x *= 1; inputs['x'].flags.writeable and inputs['x'].fill(7)")
+    async with running(repository, **options(tmp_path)) as rig:
+        add_python(repository, "add", 2, ACCEPT)
+        await newer(rig, "add")
+        await ask_until(rig, "add", lambda: rig.serving.lookup("add").version == "2")
 
 
 async def test_without_the_table_a_newer_version_serves_at_once(tmp_path):

@@ -82,6 +82,39 @@ async def test_a_restart_between_the_change_and_the_crashes_forgets_no_way_back(
         assert rig.serving.lookup("eye").version == "1"
 
 
+async def test_a_newer_version_that_cannot_be_loaded_at_start_leaves_what_served_before(tmp_path):
+    repository = tmp_path / "models"
+    add_affine(repository, "add", 1, PLAIN)
+    async with running(repository, **options(tmp_path)):
+        pass
+    (repository / "add" / "2").mkdir()
+    (repository / "add" / "2" / "model.onnx").write_bytes(b"no model")
+    async with running(repository, **options(tmp_path, "poll")) as rig:
+        await asyncio.sleep(0.4)
+        assert rig.serving.lookup("add").version == "1"
+        assert shown(rig, "add")["2"]["code"] == "model.load_failed"
+        add_affine(repository, "add", 2, offset=5.0)
+        await until(lambda: rig.serving.versions("add") == ["2"])
+        await rig.serving.roll_back("add")
+        assert rig.serving.versions("add") == ["1"]
+
+
+async def test_a_version_that_ends_its_host_at_the_start_is_not_loaded_at_the_next(tmp_path):
+    repository = tmp_path / "models"
+    add_tricks_version(repository, "eye", 1, PLAIN)
+    async with running(repository, **options(tmp_path)):
+        pass
+    add_tricks_version(repository, "eye", 2, PLAIN, 14.0)
+    async with running(repository, **options(tmp_path)) as rig:
+        assert rig.serving.lookup("eye").version == "1"
+        await until(lambda: kinds(rig, "eye") == [("model.rolled_back", "eye/2", "model.stopped")])
+        await until(lambda: list(kept(tmp_path)["eye"]["refused"]) == ["2"])
+    async with running(repository, **options(tmp_path)) as rig:
+        assert rig.serving.lookup("eye").version == "1"
+        assert rig.serving.host_status()[0]["restarts"] == 0
+        assert await see(rig, 3) == "3"
+
+
 async def test_without_a_change_there_is_nothing_to_take_back(tmp_path):
     repository = tmp_path / "models"
     add_tricks(repository, "eye")
@@ -138,7 +171,7 @@ async def test_what_is_compared_is_promoted_by_hand_and_taken_back_by_hand_in_ev
         pass
     add_affine(repository, "add", 2, offset=5.0)
     async with running(repository, **options(tmp_path, mode)) as rig:
-        assert shown(rig, "add")["2"]["code"] == "model.shadowing"
+        await until(lambda: [kind for kind, _, _ in kinds(rig, "add")] == ["model.shadowing"])
         await rig.serving.promote("add")
         assert rig.serving.lookup("add").version == "2"
         assert (await rig.ask("add", rows())).tolist() == (rows() + 5).tolist()
