@@ -1,4 +1,4 @@
-"""The file by which a test and the libcuda.so.1 of this folder speak: see libcuda/state.c. Another process maps it meanwhile."""
+"""The file by which a test and the libcuda.so.1 of this folder speak, mapped by both: see libcuda/state.c."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ Imported by a .pth file when the interpreter starts. Python 3.6 syntax.
 import ctypes
 import itertools
 
+import fake_gpu_settings
 from fake_gpu import driver, memory, settings, streams
 
 _library = ctypes.CDLL("libcuda.so.1")  # loaded already
@@ -78,7 +79,7 @@ def _break_down(code=driver.ILLEGAL_ADDRESS):
     _library.test_libcuda_break(code)
 
 
-settings.NAMES = __import__("fake_gpu_settings").NAMES
+settings.NAMES = fake_gpu_settings.NAMES
 streams.find = lambda handle: _Stream(int(handle)) if int(handle) else None
 streams.run = _run
 memory.valid = _valid

@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = Path(__file__).resolve().parent / "libcuda"
@@ -123,7 +123,7 @@ def _find_python(version: str) -> Path:
     for candidate in _candidates(version):
         try:
             asked = [str(candidate), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-            found = subprocess.run(asked, capture_output=True, text=True, timeout=60)
+            found = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired):
             continue
         if found.stdout.strip() == version:
@@ -140,13 +140,20 @@ def _candidates(version: str) -> Iterator[Path]:
             yield Path(str(shutil.which(name)))
 
 
-def _run(what: str, command: List[str], **options: object) -> None:
+def _run(what: str, command: List[str], folder: Optional[Path] = None) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "COV_"))}
     environment["CFLAGS"] = "-O0 -g0"  # a minute less
     environment["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_STEP_S, env=environment, **options
-    )  # type: ignore[call-overload]
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_STEP_S,
+        env=environment,
+        check=False,
+        cwd=folder,
+    )
     if done.returncode:
         last = [line for line in done.stdout.splitlines() if line.strip() and "WARNING" not in line][-3:]
         raise CannotMake("%s failed: %s" % (what, " | ".join(last)))
@@ -170,8 +177,8 @@ def _build(recipe: Recipe, python: Path, folder: Path) -> None:
     _lay_out_cuda(work)
     cuda = str(work / "cuda")
     settings = ["--no-cuda-enable-curand", "--cuda-root=" + cuda, "--cuda-inc-dir=" + cuda + "/include"]
-    _run("configure.py", [venv, "configure.py", *settings], cwd=str(source))
-    _run("building " + pycuda, [*pip, "install", "-q", "--no-build-isolation", "--no-deps", "."], cwd=str(source))
+    _run("configure.py", [venv, "configure.py", *settings], source)
+    _run("building " + pycuda, [*pip, "install", "-q", "--no-build-isolation", "--no-deps", "."], source)
     shutil.rmtree(work)
 
 
@@ -180,8 +187,9 @@ _HEADERS = ["download", "-q", "--no-deps", "--only-binary=:all:"]
 
 def _unpacked(work: Path) -> Path:
     (archive,) = work.glob("pycuda-*.tar.gz")
+    checked: Dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(archive) as file:
-        file.extractall(work)  # noqa: S202 - from the package index, to be built and run anyway
+        file.extractall(work, **checked)
     return work / archive.name[: -len(".tar.gz")]
 
 

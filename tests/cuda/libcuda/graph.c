@@ -52,11 +52,13 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
     return code;
 }
 
+/* The capture is over, also where this answers an error. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-    ENTER_IN_CONTEXT();
     struct op *first;
     int code = end_capture(stream, &first);
+    int told = enter_in_context(__func__);
+    if (told) code = told;
     *graph = NULL;
     if (code) free_all(first);
     else *graph = new_graph(GRAPH, first);
