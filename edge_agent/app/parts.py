@@ -91,6 +91,7 @@ class Parts:
             config.response_cache,
             self.store.answers,
         )
+        self.metrics.plans.status = self.serving.status
         self.detector = Detector(self.serving, self.images, self.store, clock)
         self.mqtt: Optional[MqttPipeline] = None
         if config.mqtt is not None:
@@ -178,6 +179,7 @@ class Parts:
         )
 
     def _publish_event(self, event: Mapping[str, Any]) -> None:
+        self.metrics.plans.event(event["kind"], event["subject"], event["args"])
         if self.mqtt is not None:
             brokerage.tell_event(self.mqtt, event)
 

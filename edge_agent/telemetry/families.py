@@ -91,7 +91,7 @@ def _buckets(sizes: Mapping[int, int]) -> List[Tuple[str, float]]:
     return [*bounds, ("+Inf", float(sum(sizes.values())))]
 
 
-def counter(name: str, documentation: str, labels: List[str], values: Mapping[Tuple[str, ...], int]) -> Metric:
+def counter(name: str, documentation: str, labels: List[str], values: Mapping[Tuple[str, ...], float]) -> Metric:
     """A counter of the agent's own; `_total` is added to the name."""
     family = CounterMetricFamily(name, documentation, labels=labels)
     for key, value in sorted(values.items()):

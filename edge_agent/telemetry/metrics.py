@@ -9,11 +9,13 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import Timing
 from edge_agent.telemetry import procfs
 from edge_agent.telemetry.counts import ModelCounts
 from edge_agent.telemetry.families import ModelKey, batch_families, counter, gauge, triton_families
 from edge_agent.telemetry.loop_lag import LoopLag
+from edge_agent.telemetry.plans import PlanCounts
 
 _NO_TIME = Timing()
 
@@ -27,6 +29,7 @@ class Metrics(Collector):
         pending: Optional[Callable[[], Mapping[ModelKey, int]]] = None,
     ) -> None:
         self.registry = CollectorRegistry()
+        self.plans = PlanCounts(Clock())
         self._loop_lag = loop_lag
         self._pending = pending
         self._models: Dict[ModelKey, ModelCounts] = {}
@@ -47,6 +50,7 @@ class Metrics(Collector):
     def model_forgotten(self, model: str, version: str) -> None:
         """The model shows no more; so that removed ones do not pile up."""
         self._models.pop((model, version), None)
+        self.plans.forgotten(model, version)
 
     def request_done(
         self,
@@ -93,6 +97,7 @@ class Metrics(Collector):
         models = dict(self._models)
         yield from triton_families(models, self._pending() if self._pending is not None else {})
         yield from batch_families(models)
+        yield from self.plans.families()
         yield counter("edge_agent_child_restarts", "Child processes started again", ["child"], self._restarts)
         yield counter("edge_agent_camera_frames", "Frames of a camera by what became of them", ["camera", "kind"], self._frames)
         yield counter("edge_agent_dropped", "Entries dropped from full queues", ["queue"], self._dropped)
