@@ -180,7 +180,7 @@ class Loader:
             inputs=inputs,
             outputs=outputs,
             decode=config.decode_json(),
-            instances=config.instances,
+            instances=1 if version.aside else config.instances,
             config_json=json.dumps(described) if described else "",
             warmup_sizes=config.dynamic_batching.preferred_batch_size if config.dynamic_batching else (),
             tensorrt=_tensorrt(config) if engine == "tensorrt" else {},

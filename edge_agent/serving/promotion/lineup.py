@@ -90,6 +90,7 @@ class Lineup:
         choice = choose(entry, found.words, record)
         model.apart = {str(n): _refused_part(entry.name, n, refusal) for n, refusal in choice.refused.items()}
         if not choice.serve:
+            model.unloaded = False
             newest, refusal = max(choice.refused.items())
             text = "version %d was refused, and there is no other: %s" % (newest, refusal.reason)
             self._swaps.fault(model, refusal.code, text)

@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 from edge_agent import errors
+from edge_agent.config.hosts import HostSection
 from edge_agent.serving.promotion.board import Board
 from edge_agent.serving.promotion.ledger import FILE_NAME
 from tests.promotion_rig import ACCEPT, add_affine, add_python, add_tricks_version, ask_until, kinds, rows, shown, until
@@ -248,6 +249,75 @@ async def test_a_version_that_crashes_its_decoder_ends_only_its_own_host(tmp_pat
             assert label(await rig.ask("eye", picture(3), names=("image",), decode=True)) == "3"
             await asyncio.sleep(0.01)
         assert rig.host_pid() == pid
+
+
+@pytest.mark.parametrize("mode", ["explicit", "poll"])
+async def test_hosts_that_are_killed_meanwhile_change_nothing(tmp_path, mode):
+    repository = tmp_path / "models"
+    add_affine(repository, "add", 1, HUNDRED)
+    async with running(repository, **options(tmp_path, mode)) as rig:
+        add_affine(repository, "add", 2)
+        await newer(rig, "add", mode)
+        await ask_until(rig, "add", lambda: shown(rig, "add")["2"]["shadow"]["compared"] > 3)
+        for host in ("cpu+add", "cpu"):
+            killing = asyncio.ensure_future(rig.kill_host(host))
+            while not killing.done():
+                assert (await rig.ask("add", rows())).tolist() == (rows() + 1).tolist()
+            await killing
+            await asyncio.sleep(0.3)
+            assert rig.serving.versions("add") == ["1"]
+        await ask_until(rig, "add", lambda: rig.serving.lookup("add").version == "2")
+        assert {record.status for record in rig.journal.requests} == {"ok"}
+
+
+async def test_a_version_that_hangs_is_refused_and_holds_up_nobody(tmp_path):
+    repository = tmp_path / "models"
+    hosts = {"python": HostSection(batch_timeout_s=0.5, load_timeout_s=5)}
+    add_python(repository, "add", 1, HUNDRED)
+    async with running(repository, **options(tmp_path, hosts=hosts)) as rig:
+        add_python(repository, "add", 2, HUNDRED, infer="time.sleep(1000) if x[0, 1] else None")
+        await newer(rig, "add")
+        await ask_until(rig, "add", lambda: kinds(rig, "add")[-1][0] == "model.rolled_back")
+        assert {record.status for record in rig.journal.requests} == {"ok"}
+        await until(lambda: [host["name"] for host in rig.serving.host_status()] == ["python"])
+
+
+async def test_stopping_while_the_version_that_is_compared_hangs_leaves_nothing(tmp_path):
+    repository = tmp_path / "models"
+    add_python(repository, "add", 1, HUNDRED)
+    async with running(repository, **options(tmp_path)) as rig:
+        add_python(repository, "add", 2, HUNDRED, infer="time.sleep(1000) if x[0, 1] else None")
+        await newer(rig, "add")
+        await ask_until(rig, "add", lambda: shown(rig, "add")["2"]["shadow"]["skipped"] > 3)
+        assert rig.arena.status()["slots"] > 0
+    assert rig.arena.status()["slots"] == 0
+
+
+async def test_answers_of_the_response_cache_are_not_compared(tmp_path):
+    repository = tmp_path / "models"
+    add_affine(repository, "add", 1, HUNDRED + "[response_cache]\nenable = true\n")
+    async with running(repository, **options(tmp_path)) as rig:
+        add_affine(repository, "add", 2)
+        await newer(rig, "add")
+        await rig.ask("add", rows())
+        await until(lambda: shown(rig, "add")["2"]["shadow"]["compared"] == 1)
+        for _ in range(5):
+            await rig.ask("add", rows())
+        await rig.ask("add", rows(3.0))
+        await until(lambda: shown(rig, "add")["2"]["shadow"]["compared"] == 2)
+
+
+async def test_one_instance_is_enough_to_compare(tmp_path):
+    repository = tmp_path / "models"
+    add_affine(repository, "add", 1, "instance_group = [{count = 3}]\n" + HUNDRED)
+    async with running(repository, **options(tmp_path)) as rig:
+        add_affine(repository, "add", 2)
+        await newer(rig, "add")
+        candidate = rig.serving._lineup.trials.of("add").served
+        assert len(candidate.hosted.instances) == 1
+        assert len(rig.serving.lookup("add").hosted.instances) == 3
+        await rig.serving.promote("add")
+        assert len(rig.serving.lookup("add").hosted.instances) == 3
 
 
 async def test_a_version_that_takes_other_inputs_is_refused(tmp_path):
