@@ -96,6 +96,47 @@ def broken() -> JSON:
     return status
 
 
+def build(state: str = "building", **more: Any) -> JSON:
+    """How a plan comes to be."""
+    shown = {
+        "state": state,
+        "phase": "build",
+        "percent": 43.2,
+        "eta_s": 170.0,
+        "tries": 1,
+        "code": "",
+        "reason": "",
+        "text": "",
+    }
+    return {**shown, **more}
+
+
+def shadow(**more: Any) -> JSON:
+    """How a version does beside the one that serves."""
+    found = {"compared": 43, "wanted": 100, "agreement": 0.9721, "p95_ms": 4.125, "serving_p95_ms": 13.9, "errors": 0}
+    return {**found, "skipped": 7, "paused": "", "overdue": False, **more}
+
+
+def plans() -> JSON:
+    """One model whose plan is being built, one on TensorRT with a newer version beside it, one that gets no plan."""
+    status = well()
+    face, plates = model("face", health=part("degraded", "engine.building", 40)), model("plates", "tensorrt")
+    face["versions"][0]["build"] = build()
+    checked = {"compared": 12, "max_abs_error": 0.0012, "max_share": 0.0003, "p50_ms": 2.13, "p95_ms": 2.4}
+    plates["versions"][0].update(
+        verified=True, plan={"precision": "fp16", "built_at": moment(900), "bytes": 9_000_000, **checked}
+    )
+    candidate = {"version": "2", "engine": "tensorrt", "verified": True, **part("degraded", "model.shadowing", 300)}
+    plates["versions"].insert(0, {**candidate, "shadow": shadow()})
+    failed = part(
+        "degraded", "engine.build_failed", 900, text="operator GridSample is not known", cause="build.unsupported_operator"
+    )
+    gate = model("gate", health=failed)
+    gate["versions"][0]["build"] = build("failed", code="build.unsupported_operator", reason="operator GridSample is not known")
+    status["models"] = [face, plates, gate]
+    return status
+
+
 def hostile() -> JSON:
     """Every name that comes from outside is markup, or longer than any screen is wide."""
     status = well()
@@ -104,7 +145,15 @@ def hostile() -> JSON:
         camera("dock", HOSTILE, part("failed", "camera.unreachable", source=HOSTILE), source=HOSTILE, model=HOSTILE),
         camera(LONG[:64], LONG),
     ]
-    status["models"] = [model(LONG[:120], health=part("failed", "model.load_failed", text=HOSTILE + "A" * 900))]
+    long = model(LONG[:120], health=part("failed", "model.load_failed", text=HOSTILE + "A" * 900))
+    plan = {"precision": "W" * 900, "p50_ms": 1e300, "compared": HOSTILE}
+    long["versions"][0].update(
+        engine="tensorrt", plan=plan, build=build(reason=HOSTILE + "W" * 900, eta_s=1e15, tries=10**12, percent=1e9)
+    )
+    status["models"] = [long, model("m" * 255, "E" * 300, part("degraded", "engine.build_failed", text="W" * 900))]
+    status["models"][1]["versions"].insert(
+        0, {**model("", "", part("off", "x"))["versions"][0], "shadow": shadow(compared=10**15, paused=HOSTILE)}
+    )
     status["store"].update(part("failed", "code.nobody_knows", text=HOSTILE), reason=HOSTILE)
     return status
 

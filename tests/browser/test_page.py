@@ -250,6 +250,80 @@ async def test_a_version_that_failed_shows_beside_the_one_that_serves(browser: B
         await expect(face.locator(".other")).to_contain_text("no such operator: Foo")
 
 
+async def test_a_plan_that_is_built_shows_how_far_it_is_and_what_serves_meanwhile(browser: Browser, agent: PageServer) -> None:
+    agent.status = documents.plans()
+    async with looking(browser, agent) as page:
+        face = page.locator("#models > li").first
+        await expect(face.locator(".about > .small").first).to_have_text("version 1 · ONNX Runtime")
+        await expect(face).to_contain_text("ONNX Runtime serves the model meanwhile")
+        await expect(face).to_contain_text("What to do: Wait")
+        await expect(face).to_contain_text("TensorRT plan is being built · 43 % · about 2 min left")
+        assert await face.locator("progress").evaluate("one => one.value / one.max") == pytest.approx(0.432)
+        await expect(page.locator("#faults li", has_text="face")).to_contain_text("What to do: Wait")
+        agent.status["models"][0]["versions"][0]["build"] = documents.build(
+            "queued", percent=0.0, eta_s=28, tries=2, reason="no memory"
+        )
+        await expect(face).to_contain_text("TensorRT plan waits · about 28 s left · try 2 · no memory")
+        agent.status["models"][0] = documents.model("face", "tensorrt")
+        agent.status["models"][0]["versions"][0].update(verified=True, build=documents.build("done"))
+        await expect(face.locator(".about > .small").first).to_have_text("version 1 · TensorRT · checked")
+        await expect(face.locator("progress")).to_have_count(0)
+
+
+async def test_a_version_says_whether_its_plan_was_checked_and_how_the_newer_one_does(
+    browser: Browser, agent: PageServer
+) -> None:
+    agent.status = documents.plans()
+    async with looking(browser, agent) as page:
+        plates = page.locator("#models > li").nth(1)
+        await expect(plates.locator(".about > .small")).to_have_text("version 1 · TensorRT · fp16 · checked · 2.1 ms")
+        newer = plates.locator(".other")
+        await expect(newer).to_contain_text("version 2 · TensorRT · checked")
+        await expect(newer).to_contain_text("43 of 100 requests compared · 97 % agree · 95 of 100 within 4.1 ms, serving 14 ms")
+        agent.status["models"][1]["versions"][0]["shadow"] = documents.shadow(
+            errors=2, paused="too hot", agreement=None, p95_ms=None
+        )
+        await expect(newer).to_contain_text("43 of 100 requests compared · 2 failed · pauses: too hot")
+        agent.status["models"][1]["versions"][1].update(verified=False, plan=None)
+        await expect(plates.locator(".about > .small")).to_have_text("version 1 · TensorRT · not checked")
+
+
+async def test_a_model_without_a_plan_says_why_and_what_to_do(browser: Browser, agent: PageServer) -> None:
+    agent.status = documents.plans()
+    async with looking(browser, agent) as page:
+        gate = page.locator("#models > li").nth(2)
+        await expect(gate).to_contain_text("operator GridSample is not known")
+        await expect(gate).to_contain_text("edge-agent models build NAME")
+        await expect(gate.locator("progress")).to_have_count(0)
+
+
+async def test_a_version_that_serves_impaired_is_shown_before_the_one_that_is_compared(
+    browser: Browser, agent: PageServer
+) -> None:
+    agent.status = documents.plans()
+    plates = agent.status["models"][1]
+    plates["versions"][1].update(documents.part("degraded", "engine.building"), engine="onnxruntime")
+    async with looking(browser, agent) as page:
+        shown = page.locator("#models > li").nth(1).locator(".about > .small").first
+        await expect(shown).to_contain_text("version 1 · ONNX Runtime")
+
+
+async def test_a_precision_that_fell_is_told_though_all_is_well(browser: Browser, agent: PageServer) -> None:
+    fell = documents.part("ok", "engine.precision_fell", precision="fp16", wanted="int8", text="no calibration")
+    agent.status["models"] = [documents.model("face", "tensorrt", fell)]
+    async with looking(browser, agent) as page:
+        await verdict(page).to_have_text("Everything runs")
+        await expect(page.locator("#models")).to_contain_text("built as fp16, as int8 could not be had: no calibration")
+
+
+async def test_plans_are_told_in_chinese_too(browser: Browser, agent: PageServer) -> None:
+    agent.status = documents.without_english(documents.plans())
+    async with looking(browser, agent, locale="zh-CN") as page:
+        await expect(page.locator("#models")).to_contain_text("正在构建 TensorRT 计划 · 43 % · 约剩 2 分钟")
+        await expect(page.locator("#models")).to_contain_text("已比较 43 / 100 个请求")
+        await expect(page.locator("#models")).to_contain_text("已校验")
+
+
 # -- what comes from outside --------------------------------------------------------------------------------------------
 
 
@@ -267,7 +341,7 @@ async def test_hostile_names_stay_text(browser: Browser, agent: PageServer) -> N
         assert await page.locator("img[src='x'], main script, h1 *").count() == 0
 
 
-@pytest.mark.parametrize("document", ["well", "broken", "hostile"])
+@pytest.mark.parametrize("document", ["well", "broken", "plans", "hostile"])
 @pytest.mark.parametrize("width", [320, 390, 820])
 async def test_nothing_is_wider_than_the_screen(browser: Browser, agent: PageServer, document: str, width: int) -> None:
     agent.status = getattr(documents, document)()
@@ -527,7 +601,7 @@ async def test_screen_readers_get_names_and_a_table_on_a_phone_too(browser: Brow
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("document", ["well", "broken"])
+@pytest.mark.parametrize("document", ["well", "broken", "plans"])
 async def test_text_stands_out_from_its_ground(browser: Browser, agent: PageServer, scheme: str, document: str) -> None:
     agent.status = getattr(documents, document)()
     async with looking(browser, agent, color_scheme=scheme) as page:

@@ -8,8 +8,9 @@ const INTERVAL_MS = 500;
 const SLOWEST_MS = 8000;
 const AT_A_TIME = 3; // a browser has six connections to a host: the status keeps its own
 
-export class Pictures {
+export class Pictures extends Loop {
   constructor() {
+    super(100, (signal) => this.turn(signal));
     this.cameras = new Map();
     this.inFlight = 0;
     this.seen = new IntersectionObserver((entries) => {
@@ -18,15 +19,6 @@ export class Pictures {
         if (camera) camera.onScreen = isIntersecting;
       }
     }, { rootMargin: '200px' });
-    this.loop = new Loop(100, (signal) => this.turn(signal));
-  }
-
-  start() {
-    this.loop.start();
-  }
-
-  stop() {
-    this.loop.stop();
   }
 
   /** Takes over the boxes that the cards have left for pictures. */

@@ -2,17 +2,18 @@
 
 import { h } from './dom.js';
 import { badge, detail, explained, isOff, mark, sentence, withCode } from './faults.js';
-import { age, bytes, clip, clockTime, duration, fullTime, known, knows, number, percent, say } from './words.js';
+import { age, bytes, clip, clockTime, duration, fullTime, has, knows, number, percent, say } from './words.js';
 
 const ENGINES = { tensorrt: 'TensorRT', onnxruntime: 'ONNX Runtime', python: 'Python' };
 const LABELS_SHOWN = 4;
-const BAD = /\.(down|died|hung|failed|damaged|full|gap|dead_letter|rejected|denied|rolled_back|client_id_taken)$/;
-const ODD = /\.(started_after_\w+|unsynced|jump|behind|safe_mode)$/;
+const BAD = /[._](down|died|hung|failed|damaged|full|gap|dead_letter|rejected|refused|denied|back|client_id_taken)$/;
+const ODD = /\.(started_after_\w+|unsynced|jump|behind|safe_mode|precision_fell)$/;
 const GOOD = /\.(up|ok|loaded|started|synced|promoted|built|installed)$/;
 
 const list = (value) => (Array.isArray(value) ? value : []);
 const empty = (word) => h('p', { class: 'empty' }, say(word));
 const dots = (...texts) => texts.filter(Boolean).join(' · ');
+const ms = (value) => `${number(value, value < 10 ? 1 : 0)} ms`;
 
 // -- cameras ------------------------------------------------------------------------------------------------------------
 
@@ -28,12 +29,12 @@ export function cameras(listed, enlarged) {
     h('dl', { class: 'numbers' },
       pair(say('fps_in'), fps(camera.fps_in)),
       pair(say('fps_inferred'), fps(camera.fps_inferred)),
-      pair(say('frame_age'), known(camera.frame_age_s) === null ? '–' : age(camera.frame_age_s))),
+      pair(say('frame_age'), has(camera.frame_age_s) ? age(camera.frame_age_s) : '–')),
     h('p', { class: 'muted small from' }, dots([].concat(camera.model || []).join(', '), camera.source)),
   ));
 }
 
-const fps = (value) => (known(value) === null ? '–' : number(value, 1));
+const fps = (value) => (has(value) ? number(value, 1) : '–');
 const pair = (name, value) => h('div', null, h('dt', null, name), h('dd', null, value));
 
 // -- models and parts ---------------------------------------------------------------------------------------------------
@@ -42,17 +43,46 @@ export function models(listed) {
   if (!listed.length) return h('li', { class: 'empty' }, say('no_models'));
   return listed.map((model) => {
     const versions = list(model.versions);
-    const shown = versions.find((one) => one.state === 'ok') || versions[0];
-    const engine = shown ? dots(say('version', { version: shown.version }), ENGINES[shown.engine] || shown.engine) : '';
+    const shown = versions.find((one) => one.state === 'ok') || versions.find((one) => !one.shadow && !isOff(one)) || versions[0];
     const others = versions.filter((one) => one !== shown && one.state !== 'ok');
-    return row(model.name, model.name, model, engine || say('no_version'), [
-      model.state !== 'ok' && explained(model),
+    return row(model.name, model.name, model, shown ? engine(shown) : say('no_version'), [
+      model.code && explained(model),
+      shown && progress(shown),
       others.map((one) => h(
-        'div', { class: 'other' }, h('p', { class: 'small' }, mark(one.state), ' ', say('version', { version: one.version })), explained(one),
+        'div', { class: 'other' }, h('p', { class: 'small' }, mark(one.state), ' ', engine(one)), explained(one), progress(one),
       )),
     ]);
   });
 }
+
+/** What runs a version, and whether its plan was checked. */
+function engine(one) {
+  const { precision, p50_ms: took } = one.plan || {};
+  const checked = one.engine === 'tensorrt' && say(one.verified ? 'checked' : 'unchecked');
+  return dots(say('version', one), ENGINES[one.engine] || one.engine, clip(precision || '', 20), checked, has(took) && ms(took));
+}
+
+/** How far its plan is, and its comparison with the version that serves. */
+function progress({ build, shadow }) {
+  return [
+    build && knows(`build_${build.state}`) && bar(build.percent, 100, dots(
+      say(`build_${build.state}`),
+      build.percent > 0 && percent(build.percent / 100),
+      has(build.eta_s) && say('left', { age: duration(build.eta_s) }),
+      build.tries > 1 && say('try', { n: number(build.tries) }),
+      clip(build.reason || '', 300),
+    )),
+    shadow && bar(shadow.compared, shadow.wanted, dots(
+      say('compared', { n: number(shadow.compared), total: number(shadow.wanted) }),
+      has(shadow.agreement) && say('agree', { share: percent(shadow.agreement) }),
+      has(shadow.p95_ms) && say('p95', { time: ms(shadow.p95_ms), other: ms(shadow.serving_p95_ms) }),
+      shadow.errors > 0 && say('some_errors', { n: number(shadow.errors) }),
+      shadow.paused && say(shadow.paused === 'too hot' ? 'too_hot' : 'paused'),
+    )),
+  ];
+}
+
+const bar = (value, max, text) => h('p', { class: 'muted small' }, text, h('progress', { value, max, 'aria-label': text }));
 
 export function parts(status) {
   const hosts = list(status.engine_hosts).map((one) => row(`host/${one.name}`, [say('one_engine_host'), ' ', one.name], one, hostNote(one), why(one)));
@@ -76,7 +106,7 @@ function row(key, name, part, note, more = null) {
 }
 
 function hostNote(host) {
-  const restarts = known(host.restarts) || 0;
+  const restarts = host.restarts || 0;
   return dots(
     list(host.models).join(', '),
     host.pid && say('pid', { pid: host.pid }),
@@ -89,7 +119,7 @@ function mqttNote(mqtt) {
   const dropped = sum(counters, (name) => name.endsWith('dropped'));
   return dots(
     mqtt.protocol && `MQTT ${mqtt.protocol}`,
-    known(counters.answers_sent) !== null && say('answers', { n: number(counters.answers_sent) }),
+    has(counters.answers_sent) && say('answers', { n: number(counters.answers_sent) }),
     counters.answers_waiting && say('waiting', { n: number(counters.answers_waiting) }),
     dropped && say('dropped', { n: number(dropped) }),
   );
@@ -99,9 +129,9 @@ function storeNote(store) {
   const dropped = sum(store, (name) => name.startsWith('dropped_'));
   const waiting = sum(store.queue || {}, () => true);
   return dots(
-    known(store.bytes) !== null && bytes(store.bytes + (known(store.wal_bytes) || 0)),
-    known(store.rows_written) !== null && say('rows', { n: number(store.rows_written) }),
-    known(store.last_commit_ms) !== null && say('commit', { ms: number(store.last_commit_ms, 1) }),
+    has(store.bytes) && bytes(store.bytes + (store.wal_bytes || 0)),
+    has(store.rows_written) && say('rows', { n: number(store.rows_written) }),
+    has(store.last_commit_ms) && say('commit', { ms: number(store.last_commit_ms, 1) }),
     waiting && say('waiting', { n: number(waiting) }),
     dropped && say('dropped', { n: number(dropped) }),
   );
@@ -112,7 +142,7 @@ function clockNote(clock) {
 }
 
 function sum(counters, wanted) {
-  return Object.entries(counters).reduce((total, [name, value]) => (wanted(name) ? total + (known(value) || 0) : total), 0);
+  return Object.entries(counters).reduce((total, [name, value]) => (has(value) && wanted(name) ? total + value : total), 0);
 }
 
 // -- device -------------------------------------------------------------------------------------------------------------
@@ -121,38 +151,38 @@ export function device(status) {
   const values = status.device || {};
   const agent = status.agent || {};
   const arena = agent.arena || {};
-  const total = known(values.memory_total_bytes);
-  const used = total === null || known(values.memory_available_bytes) === null ? null : total - values.memory_available_bytes;
+  const total = values.memory_total_bytes;
+  const used = has(total) && has(values.memory_available_bytes) && total - values.memory_available_bytes;
   return [
     fact('board', values.board && dots(values.board, values.l4t && `L4T ${values.l4t}`, values.jetpack && `JetPack ${values.jetpack}`)),
     fact('temperature', temperatures(values.temperatures_c)),
-    fact('cpu', known(values.cpu_load) !== null && percent(values.cpu_load), values.cpu_load),
-    fact('gpu', known(values.gpu_load) !== null && percent(values.gpu_load), values.gpu_load),
-    fact('memory', used !== null && say('used_of', { used: bytes(used), total: bytes(total) }), used / total),
+    fact('cpu', has(values.cpu_load) && percent(values.cpu_load), values.cpu_load),
+    fact('gpu', has(values.gpu_load) && percent(values.gpu_load), values.gpu_load),
+    fact('memory', has(used) && say('used_of', { used: bytes(used), total: bytes(total) }), used / total),
     fact('disk', disk(values), 1 - values.disk_free_bytes / values.disk_total_bytes),
-    fact('power', known(values.power_total_w) !== null && `${number(values.power_total_w, 1)} W`),
-    values.fan && fact('fan', dots(known(values.fan.duty) !== null && percent(values.fan.duty), known(values.fan.rpm) !== null && `${number(values.fan.rpm)} rpm`)),
-    fact('uptime', known(values.uptime_s) !== null && duration(values.uptime_s)),
-    fact('agent_memory', known(agent.rss_bytes) !== null && bytes(agent.rss_bytes)),
-    known(arena.bytes_max) && fact('tensors', say('used_of', { used: bytes(arena.bytes_used), total: bytes(arena.bytes_max) }), arena.bytes_used / arena.bytes_max),
-    fact('loop_lag', known(agent.loop_lag_p99_ms) !== null && `${number(agent.loop_lag_p99_ms, 1)} ms`),
+    fact('power', has(values.power_total_w) && `${number(values.power_total_w, 1)} W`),
+    values.fan && fact('fan', dots(has(values.fan.duty) && percent(values.fan.duty), has(values.fan.rpm) && `${number(values.fan.rpm)} rpm`)),
+    fact('uptime', has(values.uptime_s) && duration(values.uptime_s)),
+    fact('agent_memory', has(agent.rss_bytes) && bytes(agent.rss_bytes)),
+    arena.bytes_max && fact('tensors', say('used_of', { used: bytes(arena.bytes_used), total: bytes(arena.bytes_max) }), arena.bytes_used / arena.bytes_max),
+    fact('loop_lag', has(agent.loop_lag_p99_ms) && ms(agent.loop_lag_p99_ms)),
   ];
 }
 
 function fact(word, text, share = null) {
-  const meter = text && known(share) !== null && h('meter', { min: 0, max: 1, high: 0.9, optimum: 0, value: share.toFixed(3), 'aria-label': say(word) });
+  const meter = text && has(share) && h('meter', { min: 0, max: 1, high: 0.9, optimum: 0, value: share.toFixed(3), 'aria-label': say(word) });
   return h('div', { 'data-key': word }, h('dt', null, say(word)), h('dd', text ? null : { class: 'muted' }, text || say('unknown'), meter));
 }
 
 function temperatures(zones) {
-  const warmest = Object.entries(zones || {}).filter(([, value]) => known(value) !== null).sort(([, a], [, b]) => b - a);
-  return warmest.slice(0, 4).map(([zone, value], index) => (index
+  const warmest = Object.entries(zones || {}).filter(([, value]) => has(value)).sort(([, a], [, b]) => b - a).slice(0, 4);
+  return warmest.length > 0 && warmest.map(([zone, value], index) => (index
     ? h('span', { class: 'muted small' }, ` · ${zone} ${number(value, 0)}`)
-    : h('span', null, `${number(value, 1)} °C `, h('span', { class: 'muted small' }, zone)))).reduce((all, one) => [...(all || []), one], null);
+    : h('span', null, `${number(value, 1)} °C `, h('span', { class: 'muted small' }, zone))));
 }
 
 function disk(values) {
-  if (known(values.disk_free_bytes) === null || known(values.disk_total_bytes) === null) return null;
+  if (!has(values.disk_free_bytes) || !has(values.disk_total_bytes)) return null;
   return say('free', { free: bytes(values.disk_free_bytes), total: bytes(values.disk_total_bytes) });
 }
 
@@ -174,7 +204,7 @@ export function results(rows, error) {
       cell('time', moment(result.captured_at, result.clock_synced === false)),
       cell('source', [result.source, ' ', h('span', { class: 'muted' }, result.model)]),
       cell('seen', seen(list(result.objects))),
-      cell('latency', known(result.latency_us) === null ? '–' : `${number(result.latency_us / 1000, result.latency_us < 10000 ? 1 : 0)} ms`),
+      cell('latency', has(result.latency_us) ? ms(result.latency_us / 1000) : '–'),
     ))),
   );
 }
@@ -193,7 +223,7 @@ function seen(objects) {
   for (const one of objects) {
     const { label, score } = one || {};
     const text = clip(label, 60);
-    scores.set(text, [...(scores.get(text) || []), known(score) === null ? '–' : number(score, 2)]);
+    scores.set(text, [...(scores.get(text) || []), has(score) ? number(score, 2) : '–']);
   }
   const groups = [...scores].slice(0, LABELS_SHOWN).map(([label, all]) => h(
     'span', { class: 'label' }, label, all.length > 1 && ` ×${all.length}`, ' ',

@@ -62,6 +62,19 @@ const WORDS = {
   picture_of: ['Live picture of {name}', '{name} 的实时画面'],
   enlarge: ['Larger or smaller: {name}', '放大或缩小：{name}'],
   version: ['version {version}', '版本 {version}'],
+  checked: ['checked', '已校验'],
+  unchecked: ['not checked', '未校验'],
+  build_queued: ['TensorRT plan waits', 'TensorRT 计划等待中'],
+  build_building: ['TensorRT plan is being built', '正在构建 TensorRT 计划'],
+  build_checking: ['TensorRT plan is being checked', '正在校验 TensorRT 计划'],
+  left: ['about {age} left', '约剩 {age}'],
+  try: ['try {n}', '第 {n} 次尝试'],
+  compared: ['{n} of {total} requests compared', '已比较 {n} / {total} 个请求'],
+  agree: ['{share} agree', '一致 {share}'],
+  p95: ['95 of 100 within {time}, serving {other}', 'p95 {time}，当前版本 {other}'],
+  some_errors: ['{n} failed', '{n} 个失败'],
+  too_hot: ['pauses: too hot', '温度过高，已暂停'],
+  paused: ['pauses', '已暂停'],
   no_version: ['no version', '无版本'],
   id: ['id {id}', '标识 {id}'],
   up: ['up {age}', '已运行 {age}'],
@@ -133,18 +146,18 @@ export function clip(text, length) {
   return letters.length > length ? letters.slice(0, length - 1).join('') + '…' : letters.join('');
 }
 
-/** A number, or null for anything else. */
-export function known(value) {
-  return typeof value === 'number' && Number.isFinite(value) ? value : null;
+/** Whether it is a number. */
+export function has(value) {
+  return Number.isFinite(value);
 }
 
 export function number(value, digits = 0) {
-  if (known(value) === null) return say('unknown');
+  if (!has(value)) return say('unknown');
   return value.toLocaleString(document.documentElement.lang, { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 export function bytes(value) {
-  if (known(value) === null) return say('unknown');
+  if (!has(value)) return say('unknown');
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   let step = 0;
   while (value >= 999.5 && step < units.length - 1) {
@@ -155,12 +168,12 @@ export function bytes(value) {
 }
 
 export function percent(share) {
-  return known(share) === null ? say('unknown') : `${number(share * 100)} %`;
+  return has(share) ? `${number(share * 100)} %` : say('unknown');
 }
 
 /** Seconds in their largest unit; hours and days with the one below. */
 export function duration(seconds) {
-  if (known(seconds) === null) return say('unknown');
+  if (!has(seconds)) return say('unknown');
   const names = language ? ['秒', '分钟', '小时', '天'] : ['s', 'min', 'h', 'd'];
   const sizes = [1, 60, 3600, 86400];
   const whole = Math.max(0, Math.floor(seconds));
@@ -171,7 +184,7 @@ export function duration(seconds) {
 
 /** Short ages keep a digit: 0.3 s. */
 export function age(seconds) {
-  if (known(seconds) === null || seconds >= 9.95) return duration(seconds);
+  if (!has(seconds) || seconds >= 9.95) return duration(seconds);
   return `${number(Math.max(0, seconds), 1)} ${language ? '秒' : 's'}`;
 }
 
