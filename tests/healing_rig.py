@@ -17,7 +17,7 @@ from tests.serving_rig import Rig, add_model
 
 PLAN = 'platform = "tensorrt_plan"\nmax_batch_size = 8\n'
 WRONG = 1000.0  #: what a wrong plan adds: no answer of an unverified one goes unseen
-PATIENCE_S = 60.0
+PATIENCE_S = 40.0
 
 
 class FastClock(Clock):

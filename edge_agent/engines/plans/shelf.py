@@ -119,6 +119,17 @@ class PlanShelf:
             plan_files.discard(plan.path)
         return refused
 
+    def forgive(self, key: PlanKey) -> None:
+        """Somebody wants what was refused tried anew."""
+        record = self._refused.pop(key.digest, None) or self._record(key.digest)
+        if record is None or not (record.refused or record.refused_plans):
+            return
+        path = plan_files.sidecar_path(self.folder, key.digest)
+        if record.refused is None:
+            self._write(path, dataclasses.replace(record, refused_plans=()))
+        else:
+            plan_files.discard(path)
+
     def trim(self, pinned: Collection[str]) -> List[Removed]:
         """Removes the oldest until the folder is under its bound; never a plan whose key digest is pinned."""
         try:

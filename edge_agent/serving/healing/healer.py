@@ -29,6 +29,8 @@ from edge_agent.telemetry.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
+#: how a load fails: for the file's sake, or the host's
+_NOT_UP = (errors.EngineError, errors.ChildError)
 _MAX_PLANS = 4  #: that one load tries before ONNX Runtime serves
 
 
@@ -105,7 +107,7 @@ class Healer:
         assert plan is not None
         try:
             await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
-        except errors.EngineLoadError as error:
+        except _NOT_UP as error:
             return await self._not_loaded(version, outlook, state, plan, error)
         job = self._queue.job(plan.sidecar.key)
         version.build = job.status if job is not None else None
@@ -116,7 +118,7 @@ class Healer:
         return True
 
     async def _not_loaded(
-        self, version: ServedVersion, outlook: Outlook, state: Optional[KeyState], plan: Plan, error: errors.EngineLoadError
+        self, version: ServedVersion, outlook: Outlook, state: Optional[KeyState], plan: Plan, error: errors.EdgeAgentError
     ) -> bool:
         """The plan's own fault, or that of the moment."""
         if refuses(error):
@@ -131,7 +133,7 @@ class Healer:
         return True
 
     async def _put_aside(
-        self, version: ServedVersion, state: Optional[KeyState], plan: Plan, error: errors.EngineLoadError
+        self, version: ServedVersion, state: Optional[KeyState], plan: Plan, error: errors.EdgeAgentError
     ) -> None:
         """Never again. Somebody's file that TensorRT does not take is asked again after a restart; one that kills is not."""
         reason = str(error)
@@ -150,7 +152,7 @@ class Healer:
         assert onnx is not None
         try:
             await self._loader.bring(version, "onnxruntime", onnx, self._places.onnx())
-        except errors.EngineLoadError as error:
+        except _NOT_UP as error:
             if decision.work is None:
                 raise
             await self._without_onnx(version, decision.work, error)
@@ -160,7 +162,7 @@ class Healer:
         self._wish(version, decision)
         await self._loader.end_idle_hosts()  # the one that was only asked for its facts
 
-    async def _without_onnx(self, version: ServedVersion, work: KeyState, error: errors.EngineLoadError) -> None:
+    async def _without_onnx(self, version: ServedVersion, work: KeyState, error: errors.EdgeAgentError) -> None:
         """Nothing serves until there is a plan; one that nothing can be compared with serves as it is, and says so."""
         plan = work.plan
         if plan is None:
@@ -267,7 +269,7 @@ class Healer:
             raise errors.Unsupported("%s has no model.onnx that a plan could be built of" % version.label)
         if not keys:
             raise errors.EngineLoadError("no plan can be built here: %s" % outlook.situation.facts.text)
-        await self.plans.cleared(*[state.key.digest for state in keys])
+        await self.plans.cleared(*[state.key for state in keys])
         self._want(version, keys[0], forced=True)
 
     async def verify(self, version: ServedVersion) -> Dict[str, Any]:

@@ -157,10 +157,11 @@ class PlanStore:
         """A try gave a plan that is good."""
         await self._run(self._tries.succeeded, key)
 
-    async def cleared(self, *keys: str) -> None:
-        """Somebody wants them tried anew."""
+    async def cleared(self, *keys: PlanKey) -> None:
+        """Somebody wants them tried anew, whatever was wrong before."""
         for key in keys:
-            await self._run(self._tries.clear, key)
+            await self._run(self._tries.clear, key.digest)
+            await self._run(self._shelf.forgive, key)
 
 
 def _label(path: Path) -> str:

@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 _UNABLE_S = 10.0  #: until a check that could not be made is made again
 _UNABLE_MAX = 3
+_SAME = "the build gave the very plan that was put aside before"
 
 Tell = Callable[[str, str, str, Dict[str, Any]], None]  #: kind of the event, subject, code, args
 
@@ -114,6 +115,9 @@ class Workshop:
             if state.plan is not None:
                 return Built(temporary, sidecar, None)
             plan = await self._plans.add(temporary, sidecar)
+            if plan.sidecar.sha256 in plan.sidecar.refused_plans:
+                await self._plans.quarantine(plan, "engine.plan_refused", _SAME)
+                raise errors.BuildFailed("%s: %s" % (version.label, _SAME), "engine.plan_refused", permanent=True)
         except errors.BuildFailed as error:
             await self._failed(job, error.code, str(error), error.permanent)
         except errors.StoreError as error:
