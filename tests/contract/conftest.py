@@ -1,16 +1,17 @@
-"""The real bindings, looked at once a run; where they cannot be had the tests say why."""
+"""The real bindings, looked at once a run, where they cannot be had the tests say why; and boards that are fakes."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import bindings  # noqa: E402
+from board import Board  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,3 +40,18 @@ def look() -> Look:
         return dict(seen[binding])
 
     return look_at
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Iterator[Any]:
+    """Makes a board."""
+    made: List[Board] = []
+
+    def make(version: str = "10.3.0", **choices: Any) -> Board:
+        made.append(Board(tmp_path, version, **choices))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()

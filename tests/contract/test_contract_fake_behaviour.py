@@ -1,124 +1,19 @@
-"""The fake TensorRT and PyCUDA behave as the real ones do where the agent's code can tell."""
+"""The fake TensorRT behaves as the real one does where the agent's code can tell."""
 
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
-import threading
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, List
 
 import numpy as np
 import pytest
+from board import ADD_ONE, MODELS
 
 from tests import gpu_models
-from tests.fake_gpu import InProcess, gpu_python, make_plan, set_faults
+from tests.fake_gpu import make_plan
 
-MODELS = Path(__file__).parent.parent / "models"
 BOTH_APIS = ("8.2", "8.6.1", "10.3.0", "11.4.0")
-ADD_ONE = [{"x": ((1, 4), (2, 4), (8, 4))}]
-WAIT_S = 20
-
-
-class Board:
-    """The fakes in this process."""
-
-    def __init__(self, folder: Path, version: str, **choices: Any) -> None:
-        self.folder, self.version = folder, version
-        self.faults_file = folder / "faults.json"
-        self.fakes = InProcess(folder, version=version, faults=self.faults_file, **choices)
-        self.lines: List[str] = []
-
-    def start(self) -> None:
-        self.fakes.__enter__()
-        import pycuda.driver as cuda
-        import tensorrt as trt
-
-        board = self
-
-        class Log(trt.ILogger):  # type: ignore[misc, name-defined]
-            def log(self, severity: Any, msg: str) -> None:
-                board.lines.append(msg)
-
-        self.trt, self.cuda, self.log = trt, cuda, Log()
-        cuda.init()
-        self.context = cuda.Device(0).retain_primary_context()
-        self.context.push()
-        self.runtime = trt.Runtime(self.log)
-
-    def stop(self) -> None:
-        self.context.pop()
-        self.fakes.__exit__()
-
-    def faults(self, **wanted: Any) -> None:
-        set_faults(self.faults_file, **wanted)
-
-    def engine(self, model: Any = MODELS / "add_one.onnx", **fields: Any) -> Any:
-        fields.setdefault("profiles", ADD_ONE)
-        fields.setdefault("version", self.version)
-        return self.runtime.deserialize_cuda_engine(Path(make_plan(model, self.folder / "p", **fields)).read_bytes())
-
-    def build(self, model: Any, *profiles: Any, flags: Any = ()) -> Any:
-        """The plan that the builder makes, or None."""
-        trt, kinds = self.trt, self.trt.NetworkDefinitionCreationFlag
-        builder = trt.Builder(self.log)
-        bits = 1 << int(kinds.EXPLICIT_BATCH) if hasattr(kinds, "EXPLICIT_BATCH") else 0
-        network = builder.create_network(bits)
-        self.parser = trt.OnnxParser(network, self.log)
-        if not self.parser.parse_from_file(str(model)):
-            return None
-        config = builder.create_builder_config()
-        for flag in flags:
-            config.set_flag(getattr(trt.BuilderFlag, flag))
-        for ranges in profiles:
-            profile = builder.create_optimization_profile()
-            for name, shapes in ranges.items():
-                profile.set_shape(name, *shapes)
-            assert config.add_optimization_profile(profile) >= 0
-        return builder.build_serialized_network(network, config)
-
-    def memory(self, *shapes: Any) -> List[Any]:
-        """(page-locked array, device memory) each."""
-        arrays = [self.cuda.pagelocked_empty(shape, np.float32) for shape in shapes]
-        return [(array, self.cuda.mem_alloc(array.nbytes)) for array in arrays]
-
-    def enqueue(self, engine: Any, context: Any, shape: Any, pointers: Any, stream: Any) -> bool:
-        """One input and one output, by whichever API there is."""
-        if hasattr(engine, "num_io_tensors"):
-            assert context.set_input_shape("x", shape)
-            for name, pointer in zip(("x", "y"), pointers):
-                assert context.set_tensor_address(name, int(pointer))
-            return bool(context.execute_async_v3(stream.handle))
-        assert context.set_binding_shape(0, shape)
-        return bool(context.execute_async_v2([int(pointer) for pointer in pointers], stream.handle))
-
-    def run(self, engine: Any, given: Any) -> Any:
-        """One run of a model with x and y of the same shape."""
-        given = np.asarray(given, np.float32)
-        (x, on_x), (y, on_y) = self.memory(given.shape, given.shape)
-        x[...] = given
-        stream, context = self.cuda.Stream(), engine.create_execution_context()
-        self.cuda.memcpy_htod_async(on_x, x, stream)
-        assert self.enqueue(engine, context, given.shape, (on_x, on_y), stream)
-        self.cuda.memcpy_dtoh_async(y, on_y, stream)
-        stream.synchronize()
-        return y.copy()
-
-
-@pytest.fixture
-def board(tmp_path: Path) -> Iterator[Any]:
-    """Makes a board."""
-    made: List[Board] = []
-
-    def make(version: str = "10.3.0", **choices: Any) -> Board:
-        made.append(Board(tmp_path, version, **choices))
-        made[-1].start()
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.stop()
 
 
 @pytest.mark.parametrize("version", BOTH_APIS)
@@ -286,133 +181,9 @@ def test_bfloat16_is_two_bytes_of_each_number(board: Any) -> None:
     assert y.tolist() == x.tolist()
 
 
-def test_streams_run_beside_each_other_and_each_in_order(board: Any) -> None:
-    here = board()
-    gate = here.folder / "gate"
-    gate.touch()
-    here.faults(compute_gate=gate)
-    engine = here.engine()
-    ((x, on_x), (y, on_y)) = here.memory((1, 4), (1, 4))
-    x[...] = 1
-    busy, other = here.cuda.Stream(), here.cuda.Stream()
-    ended = here.cuda.Event(here.cuda.event_flags.DISABLE_TIMING)
-    here.cuda.memcpy_htod(on_x, x)
-    context = engine.create_execution_context()
-    assert here.enqueue(engine, context, (1, 4), (on_x, on_y), busy)
-    here.cuda.memcpy_dtoh_async(y, on_y, busy)
-    ended.record(busy)
-    here.cuda.memcpy_htod_async(on_x, x, other)
-    other.synchronize()
-    assert not ended.query()
-    gate.unlink()
-    ended.synchronize()
-    assert y.tolist() == [[2.0] * 4]
-
-
-def test_a_failed_run_breaks_the_context_for_good(board: Any) -> None:
-    here = board()
-    here.faults(enqueue="error")
-    ((_, on_x), (_, on_y)) = here.memory((1, 4), (1, 4))
-    stream, engine = here.cuda.Stream(), here.engine()
-    context = engine.create_execution_context()
-    assert here.enqueue(engine, context, (1, 4), (on_x, on_y), stream)
-    with pytest.raises(here.cuda.LogicError, match="illegal memory access"):
-        stream.synchronize()
-    here.faults()
-    with pytest.raises(here.cuda.LogicError):
-        here.cuda.mem_alloc(1)
-
-
-def test_memory_that_was_freed_may_not_be_used(board: Any) -> None:
-    here = board()
-    ((x, on_x),) = here.memory((1, 4))
-    on_x.free()
-    stream = here.cuda.Stream()
-    here.cuda.memcpy_htod_async(on_x, x, stream)
-    with pytest.raises(here.cuda.LogicError, match="illegal memory access"):
-        stream.synchronize()
-
-
-def test_more_memory_than_the_device_has_is_refused(board: Any) -> None:
-    here = board(memory_bytes=1 << 20)
-    kept = here.cuda.mem_alloc(1 << 19)
-    with pytest.raises(here.cuda.MemoryError):
-        here.cuda.mem_alloc(1 << 20)
-    del kept
-    assert here.cuda.mem_alloc(1 << 20)
-
-
-def test_a_thread_without_a_context_makes_nothing(board: Any) -> None:
-    here = board()
-    caught: List[Any] = []
-
-    def make() -> None:
-        try:
-            here.cuda.Stream()
-        except here.cuda.LogicError as error:
-            caught.append(str(error))
-
-    thread = threading.Thread(target=make)
-    thread.start()
-    thread.join(WAIT_S)
-    assert "no currently active context" in caught[0]
-
-
-def test_recorded_graphs_do_again_what_was_enqueued(board: Any) -> None:
-    here = board()
-    native = ctypes.CDLL("libcuda.so.1")
-    engine, stream = here.engine(), here.cuda.Stream()
-    context = engine.create_execution_context()
-    ((x, on_x), (y, on_y)) = here.memory((1, 4), (1, 4))
-    handle, graph, made = ctypes.c_void_p(stream.handle), ctypes.c_void_p(), ctypes.c_void_p()
-    assert native.cuStreamBeginCapture_v2(handle, 1) == 0
-    assert here.enqueue(engine, context, (1, 4), (on_x, on_y), stream)
-    assert native.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
-    assert native.cuGraphInstantiateWithFlags(ctypes.byref(made), graph, ctypes.c_ulonglong(0)) == 0
-    for number in (5, 7):
-        x[...] = number
-        here.cuda.memcpy_htod_async(on_x, x, stream)
-        assert native.cuGraphLaunch(made, handle) == 0
-        here.cuda.memcpy_dtoh_async(y, on_y, stream)
-        stream.synchronize()
-        assert y.tolist() == [[number + 1.0] * 4]
-    assert native.cuGraphExecDestroy(made) == 0
-    assert native.cuGraphDestroy(graph) == 0
-    assert native.cuGraphLaunch(made, handle) == 400
-
-
-def test_waiting_for_a_stream_that_is_recorded_is_an_error(board: Any) -> None:
-    here = board()
-    stream = here.cuda.Stream()
-    assert ctypes.CDLL("libcuda.so.1").cuStreamBeginCapture_v2(ctypes.c_void_p(stream.handle), 1) == 0
-    with pytest.raises(here.cuda.LogicError, match="capturing"):
-        stream.synchronize()
-
-
 @pytest.mark.parametrize("version", ["10.3.0", "11.4.0"])
 def test_an_attribute_that_the_generation_lacks_cannot_be_set(version: str, board: Any) -> None:
     here = board(version)
     config = here.trt.Builder(here.log).create_builder_config()
     with pytest.raises(AttributeError):
         config.max_workspace_size = 1
-
-
-CRASHES = """
-import tensorrt
-runtime = tensorrt.Runtime(tensorrt.Logger())
-print("made", flush=True)
-runtime.deserialize_cuda_engine(b"anything")
-"""
-
-
-def test_without_a_driver_the_runtime_crashes_its_process_when_it_is_used(tmp_path: Path) -> None:
-    python = gpu_python(tmp_path, driver=False)
-    done = subprocess.run([python, "-I", "-c", CRASHES], capture_output=True, timeout=WAIT_S, check=False)
-    assert (done.returncode, done.stdout) == (-11, b"made\n")
-
-
-def test_an_interpreter_with_the_fakes_finds_them_and_numpy_and_the_driver(tmp_path: Path) -> None:
-    text = "import tensorrt, pycuda.driver, numpy, onnxruntime, ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
-    python = gpu_python(tmp_path, version="8.2.1")
-    assert subprocess.check_output([python, "-I", "-c", text], timeout=60) == b"0\n"
-    assert "tensorrt" not in sys.modules

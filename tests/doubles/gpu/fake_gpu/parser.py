@@ -113,7 +113,10 @@ class OnnxParser(native.Native):
         try:
             model = onnx_file.Model(data, folder)
         except onnx_file.Malformed as error:
-            raise _Failed("MODEL_DESERIALIZE_FAILED", "Assertion failed: model->ParseFromCodedStream(&codedInput): Failed to parse the ONNX model.") from error
+            raise _Failed(
+                "MODEL_DESERIALIZE_FAILED",
+                "Assertion failed: model->ParseFromCodedStream(&codedInput): Failed to parse the ONNX model.",
+            ) from error
         except OSError as error:
             raise _Failed("INVALID_GRAPH", "Failed to open the weights file: %s" % error) from error
         if not model.nodes or not model.outputs:
