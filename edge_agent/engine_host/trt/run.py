@@ -73,8 +73,12 @@ class Runs:
         self._profile = self._shapes = None
         self._addresses.clear()
         with Hearing(self._log) as heard:
-            if not self._context.set_profile(index, stream.handle):
-                raise RunFailed("TensorRT does not change to profile %d: %s" % (index, heard.words))
+            try:
+                changed, why = self._context.set_profile(index, stream.handle), ""
+            except RuntimeError as error:  # this one call raises where others answer False
+                changed, why = False, str(error)
+            if not changed:
+                raise RunFailed("TensorRT does not change to profile %d: %s" % (index, why or heard.words))
         stream.synchronize()  # neither the old nor the new profile's memory is in use after it
         self._profile = index
 

@@ -83,6 +83,19 @@ def test_inputs_that_decide_about_shapes_need_the_newer_api(plan):
         one.serve(path)
 
 
+def test_a_profile_that_is_refused_by_raising_is_told_as_what_it_is(plan):
+    one, path, served = plan()
+    served.close()
+    one._served.clear()
+
+    def refuse(self, index, stream):
+        raise RuntimeError("Error in set optimization profile async.")
+
+    context_class().set_optimization_profile_async = refuse
+    with pytest.raises(LoadError, match="does not change to profile 0: Error in set optimization profile"):
+        one.serve(path)
+
+
 def test_no_memory_for_a_context_is_want_of_memory(plan):
     one, path, _ = plan()
     engine_class().create_execution_context = lambda self: None
