@@ -41,6 +41,8 @@ UNREADABLE = "model.unreadable"
 #: by what an engine is called, what its host is told
 _PLATFORMS = {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan", "python": "python"}
 
+_FACTS_S = 30.0  #: for a host to start and to look for a GPU; until then nobody serves what TensorRT should
+
 #: loads a version that TensorRT should serve, one way or another
 Heal = Callable[[ServedVersion], Awaitable[None]]
 
@@ -122,7 +124,7 @@ class Loader:
     async def facts(self, like: str) -> GpuFacts:
         """What the host of that name has of TensorRT; it is started for it where no model has done so."""
         async with self._using(like) as host:
-            return await host.facts()
+            return await host.facts(_FACTS_S)
 
     @contextlib.asynccontextmanager
     async def _using(self, like: str) -> AsyncIterator[EngineHost]:

@@ -63,6 +63,7 @@ class ServedVersion:
         self.plan: Optional[Plan] = None  #: what TensorRT runs
         self.truth_digest = ""  #: of the ONNX model and its data, where a plan is made of it
         self.figures: Dict[str, Any] = {}  #: of its check
+        self.unchecked = ""  #: why its plan could not be checked, which lies there
         self.build: Optional[BuildStatus] = None  #: how its plan comes to be
         self.on_gone: Callable[[], None] = lambda: None  #: it answers nobody any more
         self._clock = clock
@@ -222,5 +223,6 @@ class ServedVersion:
         shown = {"version": self.version, "engine": self.engine, "verified": self.verified, **self.part.as_json()}
         if self.plan is not None:
             made = self.plan.sidecar
-            shown["plan"] = {**self.figures, "precision": made.precision, "built_at": made.built_at, "bytes": made.size}
+            built = {"precision": made.precision, "built_at": made.built_at, "bytes": made.size} if made.size else {}
+            shown["plan"] = {**self.figures, **built}  # of somebody else's plan nobody knows how it was made
         return shown if self.build is None else {**shown, "build": self.build.as_json()}

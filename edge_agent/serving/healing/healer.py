@@ -14,7 +14,9 @@ from edge_agent.engines.plans.shelf import Plan
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.build_status import BuildStatus
 from edge_agent.serving.catalogue import Catalogue
+from edge_agent.serving.healing.by_hand import ByHand
 from edge_agent.serving.healing.decision import Decision, KeyState, decide
+from edge_agent.serving.healing.late_gpu import LateGpu
 from edge_agent.serving.healing.outlook import Lookout, Outlook
 from edge_agent.serving.healing.places import Places
 from edge_agent.serving.healing.plan_store import PlanStore
@@ -59,6 +61,8 @@ class Healer:
         self._workshop.review = self._review
         self._queue = BuildQueue(self._workshop.work, clock)
         self._tasks = Tasks()
+        self._late = LateGpu(loader, self._places, catalogue, self._again, surroundings.late_s)
+        self.by_hand = ByHand(self._lookout, self.plans, self._prover, self._places, self._want, self._again_later)
 
     def connect(
         self,
@@ -76,6 +80,7 @@ class Healer:
         """Ends builds and checks; nothing is begun any more."""
         await self._queue.stop()
         await self._workshop.stop()
+        await self._late.stop()
         await self._tasks.stop()
 
     def close(self) -> None:
@@ -109,6 +114,7 @@ class Healer:
             await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
         except _NOT_UP as error:
             return await self._not_loaded(version, outlook, state, plan, error)
+        self._late.came(version)
         job = self._queue.job(plan.sidecar.key)
         version.build = job.status if job is not None else None
         version.plan, version.verified, version.figures = plan, plan.sidecar.verified, dict(plan.sidecar.figures)
@@ -160,6 +166,8 @@ class Healer:
         version.plan, version.verified, version.figures = None, False, {}
         self._say(version, decision)
         self._wish(version, decision)
+        if decision.code == "engine.unavailable":
+            self._late.expect(version)
         await self._loader.end_idle_hosts()  # the one that was only asked for its facts
 
     async def _without_onnx(self, version: ServedVersion, work: KeyState, error: errors.EdgeAgentError) -> None:
@@ -190,13 +198,22 @@ class Healer:
 
     async def _review(self, version: ServedVersion) -> None:
         """What is known has changed while the version serves: another plan may help, or it says why none does."""
-        outlook = await self._lookout.look(version)
-        decision = decide(outlook.situation)
+        try:
+            decision = decide((await self._lookout.look(version)).situation)
+        except errors.EdgeAgentError as error:  # its files went
+            decision = Decision("onnx", State.DEGRADED, "engine.build_failed", {"text": str(error)})
+        if version.unchecked and decision.work is not None:
+            args = {"text": "its plan could not be checked: %s" % version.unchecked, "cause": "engine.unverified"}
+            decision = Decision("onnx", State.DEGRADED, "engine.build_failed", args)
         if decision.serve == "plan":
-            self._tasks.spawn(self._again(version), "again:" + version.label)
-        elif decision.serve == "onnx":
+            if version.engine != "tensorrt":
+                self._again_later(version)
+        elif decision.serve == "onnx" and version.engine != "tensorrt":
             self._say(version, decision)
             self._wish(version, decision)
+
+    def _again_later(self, version: ServedVersion) -> None:
+        self._tasks.spawn(self._again(version), "again:" + version.label)
 
     async def _again(self, version: ServedVersion) -> None:
         try:
@@ -258,36 +275,3 @@ class Healer:
         await self._put_aside(version, None, plan, error)
         await self.plans.failed(plan.sidecar.key, "engine.plan_refused", reason, permanent=False)
         await self._again(version)
-
-    # -- by request -------------------------------------------------------------------------------------------------
-
-    async def build(self, version: ServedVersion) -> None:
-        """Has its plan built anew now, whatever failed before. Returns at once. Unsupported, EngineLoadError."""
-        outlook = await self._lookout.look(version)
-        keys = outlook.situation.keys
-        if version.entry.onnx is None:
-            raise errors.Unsupported("%s has no model.onnx that a plan could be built of" % version.label)
-        if not keys:
-            raise errors.EngineLoadError("no plan can be built here: %s" % outlook.situation.facts.text)
-        await self.plans.cleared(*[state.key for state in keys])
-        self._want(version, keys[0], forced=True)
-
-    async def verify(self, version: ServedVersion) -> Dict[str, Any]:
-        """Compares the plan that serves with golden or ONNX Runtime outputs now. Unsupported where no plan serves.
-
-        One that this agent has built and that is wrong is put aside; the version comes back without it.
-        """
-        plan = version.plan
-        if version.engine != "tensorrt" or plan is None:
-            raise errors.Unsupported("%s is not served from a TensorRT plan" % version.label)
-        proof = await self._prover.compare(self._places.candidate(version, plan.path, plan.sidecar), version)
-        own = bool(plan.sidecar.sha256) and plan.sidecar.precision != "as it is"
-        if proof.good:
-            version.verified, version.figures = True, proof.figures
-            if own:
-                version.plan = await self.plans.verified(plan, proof.figures)
-        elif proof.good is False and own:
-            await self.plans.quarantine(plan, proof.code, proof.reason)
-            await self.plans.failed(plan.sidecar.key, proof.code, proof.reason, permanent=proof.code == "engine.verify_failed")
-            self._tasks.spawn(self._again(version), "again:" + version.label)
-        return {"good": proof.good, "code": proof.code, "reason": proof.reason, **proof.figures}

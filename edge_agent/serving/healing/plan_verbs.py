@@ -21,19 +21,19 @@ class PlanVerbs:
 
         ModelNotFound, Unsupported (nothing to build it of), EngineLoadError (no TensorRT here).
         """
-        await self._healer.build(self._of_tensorrt(name, version))
+        await self._healer.by_hand.build(self._of_tensorrt(name, version))
 
     async def verify_plan(self, name: str, version: Optional[str] = None) -> Dict[str, Any]:
         """Compares the plan that serves with golden or ONNX Runtime outputs, now: `good` (None: nobody can say) and figures.
 
         ModelNotFound, Unsupported where no plan serves.
         """
-        return await self._healer.verify(self._of_tensorrt(name, version))
+        return await self._healer.by_hand.verify(self._of_tensorrt(name, version))
 
     def _of_tensorrt(self, name: str, number: Optional[str]) -> ServedVersion:
         model = self._catalogue.known(name)
         newest = model.newest_first()
-        found = model.versions.get(number) if number else model.ready_version() or (newest[0] if newest else None)
+        found = model.loaded(number) if number else model.ready_version() or (newest[0] if newest else None)
         if found is None:
             raise errors.ModelNotFound("'%s'%s is not loaded" % (name, " version %s" % number if number else ""))
         if not isinstance(found, ServedVersion) or found.platform != "tensorrt_plan":

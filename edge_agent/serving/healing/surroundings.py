@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, Optional, Tuple
 
 from edge_agent.domain.clock import Clock
 
@@ -21,3 +21,5 @@ class Surroundings:
     extend_start: Callable[[float], None] = _nobody  #: the start goes on for so many seconds more at least
     tries_clock: Optional[Clock] = None  #: for the pauses between tries; None: the agent's own
     look_s: float = 5.0  #: a build that waits for its next try is looked at this often
+    unable_s: float = 10.0  #: until a check that could not be made is made again
+    late_s: Tuple[float, ...] = (30.0, 120.0, 480.0)  #: when a GPU that was not there is looked for again

@@ -5,20 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Collection, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Awaitable, Callable, Collection, Dict, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
-from edge_agent.engines.build_order import BuildProgress, BuildReport
-from edge_agent.engines.builder import Builder
-from edge_agent.engines.plans.onnx_files import external_files
-from edge_agent.engines.plans.shelf import Plan
-from edge_agent.engines.plans.sidecar import Sidecar
 from edge_agent.serving.build_status import BuildStatus
 from edge_agent.serving.catalogue import Catalogue
-from edge_agent.serving.healing import recipe
+from edge_agent.serving.healing.bench import Bench, Built
 from edge_agent.serving.healing.decision import KeyState
 from edge_agent.serving.healing.job import Job
 from edge_agent.serving.healing.places import Places
@@ -31,19 +25,9 @@ from edge_agent.serving.version import ServedVersion
 
 _log = logging.getLogger(__name__)
 
-_UNABLE_S = 10.0  #: until a check that could not be made is made again
 _UNABLE_MAX = 3
-_SAME = "the build gave the very plan that was put aside before"
 
 Tell = Callable[[str, str, str, Dict[str, Any]], None]  #: kind of the event, subject, code, args
-
-
-class Built(NamedTuple):
-    """A plan that is not on the shelf yet, or is there unverified."""
-
-    path: Path
-    sidecar: Sidecar
-    plan: Optional[Plan]  #: on the shelf
 
 
 class Workshop:
@@ -67,15 +51,13 @@ class Workshop:
         self._prover = prover
         self._places = places
         self._catalogue = catalogue
-        self._clock = clock
         self._journal = journal
         self._surroundings = surroundings
-        self._builders: Dict[str, Builder] = {}  #: by interpreter
+        self._bench = Bench(plans, places, clock, journal, surroundings.root)
 
     async def stop(self) -> None:
         """Ends what builds."""
-        for builder in self._builders.values():
-            await builder.stop()
+        await self._bench.stop()
 
     async def work(self, job: Job) -> Optional[float]:
         """One step of the job; None when it is over, else the seconds until the next."""
@@ -92,8 +74,7 @@ class Workshop:
                 return min(state.wait_s, self._surroundings.look_s)
             built = await self._build(job, state)
             if built is None:
-                job.forced = False
-                return 0.0
+                return await self._after_failure(job, keeps=state.plan is not None)
         else:
             built = Built(state.plan.path, state.plan.sidecar, state.plan)
         return await self._check(job, built)
@@ -101,60 +82,35 @@ class Workshop:
     # -- building ---------------------------------------------------------------------------------------------------
 
     async def _build(self, job: Job, state: KeyState) -> Optional[Built]:
-        """None where that failed; it is written down then. A plan that serves stays on the shelf until the new one is good."""
-        digest, version = job.key.digest, job.first
-        temporary, timing_cache = await self._plans.paths(job.key)
-        job.status.tries = await self._plans.begin(digest)
+        """None where that failed; it is written down then."""
+        job.status.tries = await self._plans.begin(job.key.digest)
         _show(job.status, "building", "parse")
         self._tell("engine.building", job, "engine.building", {"tries": job.status.tries})
         try:
-            report = await self._run(job, temporary, timing_cache)
-            sidecar = Sidecar.of(job.key, version.label, report.precision, self._clock.now(), report.io, report.as_json())
-            for warning in report.warnings:
-                _log.warning("build of %s: %s", version.label, warning, extra={"code": "model.warning"})
-            if state.plan is not None:
-                return Built(temporary, sidecar, None)
-            plan = await self._plans.add(temporary, sidecar)
-            if plan.sidecar.sha256 in plan.sidecar.refused_plans:
-                await self._plans.quarantine(plan, "engine.plan_refused", _SAME)
-                raise errors.BuildFailed("%s: %s" % (version.label, _SAME), "engine.plan_refused", permanent=True)
+            built = await self._bench.build(job, beside=state.plan is not None)
         except errors.BuildFailed as error:
             await self._failed(job, error.code, str(error), error.permanent)
+            return None
         except errors.StoreError as error:
             await self._failed(job, "build.no_space", str(error), False)
+            return None
+        except OSError as error:  # the model went meanwhile
+            await self._failed(job, "build.failed", str(error), False)
+            return None
         except asyncio.CancelledError:
-            await self._plans.cancelled(digest)
+            await self._plans.cancelled(job.key.digest)
             raise
-        else:
+        if built.plan is not None:
             await self._trim(job)
-            return Built(plan.path, plan.sidecar, plan)
+        return built
+
+    async def _after_failure(self, job: Job, keeps: bool) -> Optional[float]:
+        """`keeps`: the plan that was to be replaced serves on, and that was all. Else there may be another try."""
+        job.forced = False
+        if not keeps:
+            return 0.0
+        await self._conclude(job)
         return None
-
-    async def _run(self, job: Job, temporary: Path, timing_cache: Path) -> BuildReport:
-        version = job.first
-        onnx = version.entry.onnx
-        assert onnx is not None
-        size = await in_thread(_model_bytes, onnx)
-        order = recipe.order(version.label, onnx, version.config, job.precision, temporary, timing_cache, size)
-
-        def told(progress: BuildProgress) -> None:
-            status = job.status
-            status.phase, status.percent, status.eta_s, status.text = (
-                progress.phase,
-                progress.percent,
-                progress.eta_s,
-                progress.text,
-            )
-
-        return await self._builder(self._places.python(version.config)).build(order, told)
-
-    def _builder(self, python: str) -> Builder:
-        if python not in self._builders:
-            self._builders[python] = Builder(python, self._clock, self._surroundings.root, self._on_builder)
-        return self._builders[python]
-
-    def _on_builder(self, kind: str, label: str, text: str) -> None:
-        self._journal.event(kind, label, code="engine.building", args={"model": label, "text": text}, text=text)
 
     async def _failed(self, job: Job, code: str, reason: str, permanent: bool) -> None:
         await self._plans.failed(job.key.digest, code, reason, permanent)
@@ -176,8 +132,7 @@ class Workshop:
             raise
         except errors.StoreError as error:
             await self._failed(job, "build.no_space", str(error), False)
-            job.forced = False
-            return 0.0
+            return await self._after_failure(job, keeps=built.plan is None)
         finally:
             if built.plan is None:
                 await in_thread(_remove, built.path)
@@ -197,7 +152,7 @@ class Workshop:
         """What answers by ONNX Runtime now, from the very files that the plan is made of."""
         for version in job.versions:
             model = self._catalogue.get(version.name)
-            served = None if model is None else model.versions.get(version.version)
+            served = None if model is None else model.loaded(version.version)
             if not isinstance(served, ServedVersion) or served.truth_digest != job.key.model:
                 continue
             if served.ready and served.engine == "onnxruntime":
@@ -214,22 +169,26 @@ class Workshop:
             await self._plans.verified(plan, proof.figures)
 
     async def _not_taken(self, job: Job, built: Built, proof: Proof) -> Optional[float]:
-        job.forced = False
         if proof.good is None:
-            job.unable += 1
-            job.status.code, job.status.reason = proof.code, proof.reason
-            _log.warning("the plan of %s could not be checked: %s", ", ".join(job.labels()), proof.reason)
-            if job.unable < _UNABLE_MAX:
-                return _UNABLE_S
-            await self._plans.cancelled(job.key.digest)
-            await self._conclude(job)
-            return None
-        wrong = proof.code == "engine.verify_failed"
+            return await self._unable(job, built, proof)
         if built.plan is not None:
             await self._plans.quarantine(built.plan, proof.code, proof.reason)
-        await self._failed(job, proof.code, proof.reason, permanent=wrong)
+        await self._failed(job, proof.code, proof.reason, permanent=proof.code == "engine.verify_failed")
         self._tell("engine.plan_refused", job, proof.code, {"text": proof.reason, **proof.figures})
-        return 0.0
+        return await self._after_failure(job, keeps=built.plan is None)
+
+    async def _unable(self, job: Job, built: Built, proof: Proof) -> Optional[float]:
+        """The check itself failed: it is made again a few times, and then at the next load."""
+        job.unable += 1
+        job.status.code, job.status.reason = proof.code, proof.reason
+        _log.warning("the plan of %s could not be checked: %s", ", ".join(job.labels()), proof.reason)
+        if job.unable < _UNABLE_MAX and built.plan is not None:
+            return self._surroundings.unable_s
+        await self._plans.cancelled(job.key.digest)
+        for version in job.versions:
+            version.unchecked = proof.reason
+        await self._conclude(job)
+        return None
 
     # -- ending -----------------------------------------------------------------------------------------------------
 
@@ -272,7 +231,7 @@ class Workshop:
 
     def _now(self, version: ServedVersion) -> Optional[ServedVersion]:
         model = self._catalogue.get(version.name)
-        served = None if model is None else model.versions.get(version.version)
+        served = None if model is None else model.loaded(version.version)
         return served if isinstance(served, ServedVersion) else None
 
     async def _conclude(self, job: Job) -> None:
@@ -286,7 +245,7 @@ class Workshop:
 
     async def _trim(self, job: Job) -> None:
         """Keeps plans on disk under their bound; this one, what serves and what served before stays."""
-        versions = [version for version in self._catalogue.all_versions() if isinstance(version, ServedVersion)]
+        versions = [version for version in self._catalogue.running() if isinstance(version, ServedVersion)]
         keys = [version.plan.sidecar.key for version in versions if version.plan is not None]
         await self._plans.trim([job.key.digest, *keys], ["%s/%s" % pair for pair in self.pinned()])
 
@@ -297,13 +256,6 @@ class Workshop:
 
 def _show(status: BuildStatus, state: str, phase: str = "", percent: float = 0.0, eta_s: Optional[float] = None) -> None:
     status.state, status.phase, status.percent, status.eta_s, status.text = state, phase, percent, eta_s, ""
-
-
-def _model_bytes(onnx: Path) -> int:
-    total = os.stat(str(onnx)).st_size
-    with contextlib.suppress(errors.EngineLoadError, OSError):
-        total += sum(os.stat(str(file)).st_size for file in external_files(onnx))
-    return total
 
 
 def _remove(path: Path) -> None:

@@ -201,9 +201,15 @@ async def test_a_new_plan_that_is_wrong_leaves_the_old_one_in_its_place(reposito
         before = sidecar(state)
         gpu.faults(build="none")
         await rig.serving.build_plan("one")
-        await until(lambda: version_of(rig)["build"]["code"] == "build.failed", rig)
-        gpu.faults()
+        await until(lambda: version_of(rig)["build"]["state"] == "failed", rig)
+        assert version_of(rig)["build"]["code"] == "build.failed"
         assert await right(rig)
+        gpu.faults(compute_ms=1, wrong_outputs=WRONG)
+        await rig.serving.build_plan("one")
+        await until(lambda: version_of(rig)["build"]["code"] == "engine.verify_failed", rig)
+        gpu.faults()
+        await until(lambda: version_of(rig)["build"]["state"] == "failed", rig)
+        assert told(rig, "engine.built") == 1
         version = version_of(rig)
         assert (version["engine"], version["state"], version["verified"]) == ("tensorrt", "ok", True)
         assert sidecar(state)["sha256"] == before["sha256"]
@@ -303,6 +309,30 @@ async def test_without_a_gpu_onnx_runtime_serves_and_the_status_says_why(tmp_pat
         assert [host["name"] for host in rig.serving.host_status()] == ["cpu"]
         with pytest.raises(errors.EngineLoadError, match="no plan can be built here"):
             await rig.serving.build_plan("one")
+
+
+async def test_a_gpu_that_comes_late_is_found(tmp_path, repository, gpu, state):
+    add_plan_model(repository)
+    gpu.faults(cuda_init=100)
+    async with healing(repository, gpu, state_dir=state, surroundings=surroundings(late_s=(0.2, 0.2, 5.0))) as rig:
+        version = version_of(rig)
+        assert (version["engine"], version["code"]) == ("onnxruntime", "engine.unavailable")
+        gpu.faults()
+        assert (await until_on("tensorrt", rig))["verified"]
+        assert await right(rig)
+
+
+async def test_a_check_that_cannot_be_made_is_made_again_and_then_told(repository, gpu, state):
+    folder = add_plan_model(repository, config=PLAN + '[accept]\ngolden = "golden"\n')
+    async with healing(repository, gpu, state_dir=state, surroundings=surroundings(unable_s=0.05)) as rig:
+        version = await until_on("onnxruntime", rig, code="engine.build_failed")
+        assert "could not be checked: [accept] golden" in version["reason"]
+        assert await right(rig)
+        (folder / "golden").mkdir()
+        numpy.savez(str(folder / "golden/inputs.npz"), x=numpy.zeros((1, 4), numpy.float32))
+        numpy.savez(str(folder / "golden/outputs.npz"), y=numpy.ones((1, 4), numpy.float32))
+        await rig.serving.release("one")
+        assert (await until_on("tensorrt", rig))["verified"]
 
 
 async def test_a_dead_host_of_tensorrt_comes_back_as_it_was(repository, gpu, state):
