@@ -50,6 +50,12 @@ class Model:
         """The highest version that takes requests."""
         return next((version for version in self.newest_first() if version.ready), None)
 
+    def loaded(self, version: str) -> Optional[Servable]:
+        """The version of that number, be it one that answers nobody."""
+        if version in self.versions or self.candidate is None:
+            return self.versions.get(version)
+        return self.candidate.served if self.candidate.served.version == version else None
+
     def part_of(self, version: str) -> Optional[PartStatus]:
         """The state of a version that is loaded, or should be."""
         if version in self.versions:

@@ -196,8 +196,6 @@ class Workshop:
         job.ending = True
         await self._plans.succeeded(job.key.digest)
         for version in list(job.versions):
-            if version.aside:
-                continue
             why = await self._again(version)
             served = self._now(version)
             if served is not None and served.engine == "tensorrt":

@@ -78,13 +78,18 @@ class Trial:
 
     def answered(self, serving: Servable, request: InferRequest, response: InferResponse) -> None:
         """The model has answered a request."""
-        if self._ended or response.cached or serving.version != str(self.base):
+        if self._ended or response.cached or serving.version != str(self.base) or self._is_building:
             return
         self._heat.look(self._board.temperature_c(), self._clock.monotonic())
         if self._heat.blamed:
             self._conclude(Verdict(False, "the board becomes too hot with it, %g degrees and more" % self._board.hot_c))
         elif not self._heat.paused:
             self._shadow.offer(serving, request, response)
+
+    @property
+    def _is_building(self) -> bool:
+        """Whether it is about to be loaded anew with its plan, which takes other times than what stands in."""
+        return self.served.part.code == "engine.building"
 
     def crashed(self, text: str) -> None:
         """Its engine host died of it again and again."""
@@ -139,4 +144,6 @@ class Trial:
         """Why no request is compared now; empty when one would be."""
         if self._heat.paused:
             return "too hot"
+        if self._is_building:
+            return "its plan is being built"
         return "" if self.served.ready else "not ready"
