@@ -11,7 +11,7 @@ from edge_agent.api.answers import json_response, printable
 from edge_agent.api.repository import model_name
 from edge_agent.api.services import Services
 from edge_agent.api.unbroken import Unbroken
-from edge_agent.errors import InvalidRequest, ModelNotFound, ModelNotReady
+from edge_agent.errors import InvalidRequest, ModelNotFound, ModelNotReady, UnavailableError
 
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")
 
@@ -22,6 +22,7 @@ class VersionHandlers:
     def __init__(self, services: Services, unbroken: Unbroken) -> None:
         self._serving = services.serving
         self._to_its_end = unbroken.run
+        self._checking = False
 
     async def build(self, request: web.Request) -> web.Response:
         """Has the plan of a version built anew; answers at once, while that goes on."""
@@ -34,7 +35,7 @@ class VersionHandlers:
         """Compares the plan that serves with what the model should answer."""
         name, version = _asked(request)
         version = version or self._meant(name)
-        figures = await self._to_its_end(self._serving.verify_plan(name, version))
+        figures = await self._to_its_end(self._check(name, version))
         return json_response({"name": name, "version": version, **figures})
 
     async def promote(self, request: web.Request) -> web.Response:
@@ -48,6 +49,16 @@ class VersionHandlers:
         name, _ = _asked(request, versions=False)
         await self._to_its_end(self._serving.roll_back(name))
         return json_response(self._model(name))
+
+    async def _check(self, name: str, version: Optional[str]) -> Dict[str, Any]:
+        """One at a time: each may load a second engine to compare with."""
+        if self._checking:
+            raise UnavailableError("a plan is being checked already: ask again when that has ended")
+        self._checking = True
+        try:
+            return await self._serving.verify_plan(name, version)
+        finally:
+            self._checking = False
 
     def _meant(self, name: str) -> Optional[str]:
         """The version that answers who names none; the newest where none does."""

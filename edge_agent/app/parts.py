@@ -31,6 +31,8 @@ from edge_agent.pipelines.camera import CameraPipeline
 from edge_agent.pipelines.mqtt import MqttPipeline
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.detect import Detector
+from edge_agent.serving.healing.surroundings import Surroundings
+from edge_agent.serving.promotion.board import Board
 from edge_agent.serving.serving import Serving
 from edge_agent.store.store import Store, StoreOptions
 from edge_agent.telemetry.loop_lag import LoopLag
@@ -90,6 +92,8 @@ class Parts:
             state_dir,
             config.response_cache,
             self.store.answers,
+            Board(self._hottest_c),
+            Surroundings(root, lambda seconds: manager.extend_timeout(int(seconds * 1e6))),
         )
         self.metrics.plans.status = self.serving.status
         self.detector = Detector(self.serving, self.images, self.store, clock)
@@ -148,6 +152,11 @@ class Parts:
             log_max_rows=section.log_max_rows,
             response_cache_max_bytes=self.config.response_cache.disk_max_bytes,
         )
+
+    def _hottest_c(self) -> Optional[float]:
+        """Of the board as it was read last; None where it does not tell."""
+        zones: Mapping[str, float] = self.device.values.get("temperatures_c") or {}
+        return max(zones.values(), default=None)
 
     # -- cameras ----------------------------------------------------------------------------------------------------
 

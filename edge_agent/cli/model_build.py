@@ -105,5 +105,6 @@ class _Outcome:
         if version.get("build") and build["state"] == "done":
             return "%s %s" % (self._label, engine(version))
         why = plain(str(build.get("reason") or version.get("reason") or "it ended without one; the log says more"))
-        cure = "\n    what to do: " + plain(str(version["cure"])) if version.get("cure") else ""
-        raise NoPlan("%s no new plan, %s serves: %s%s" % (self._label, engine(version) or "nothing", why, cure))
+        more = ["it goes on with " + engine(version)] if version.get("engine") else ["nothing serves it"]
+        more += ["what to do: " + plain(str(version["cure"]))] if version.get("cure") else []
+        raise NoPlan("\n    ".join(["%s no new plan: %s" % (self._label, why), *more]))

@@ -47,7 +47,7 @@ def parts(settings: AgentConfig, http: Optional[HttpSection] = None, environ: Op
     """All parts, none started."""
     clock = Clock()
     tokens = TokenFile(settings.agent.state_dir / "tokens.json", clock)
-    manager = ServiceManager({})
+    manager = ServiceManager(environ or {})
     admission = Admission(http or settings.http, True, PartStatus(State.OK))
     return Parts(settings, environ or {}, clock, manager, admission, tokens, dict, lambda: False)
 

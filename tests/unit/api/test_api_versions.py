@@ -132,6 +132,21 @@ async def test_a_change_goes_on_when_its_client_leaves(api: Api, verb: str) -> N
     await until(lambda: len(api.serving.control) == 1)
 
 
+async def test_a_second_check_is_refused_while_one_goes_on_and_welcome_afterwards(api: Api) -> None:
+    api.serving.control_gate = asyncio.Event()
+    first = asyncio.ensure_future(said(api, "demo/verify"))
+    await until(lambda: bool(api.server.in_flight))
+    answer = await api.post("/api/models/pair/verify")
+    assert (answer.status, answer.headers.get("Retry-After")) == (503, "1")
+    assert "being checked already" in (await answer.json())["error"]
+    api.serving.control_gate.set()
+    assert (await first)[0] == 200
+    api.serving.control_error = Unsupported("no plan")
+    assert (await said(api, "demo/verify"))[0] == 400
+    api.serving.control_error = None
+    assert (await said(api, "demo/verify"))[0] == 200
+
+
 @pytest.mark.parametrize("verb", VERBS)
 async def test_a_model_that_leaves_meanwhile_is_told(api: Api, verb: str) -> None:
     api.serving.control_gate = asyncio.Event()

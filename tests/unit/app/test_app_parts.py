@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,36 @@ def test_an_agent_without_a_name_is_named_by_its_board(tmp_path):
 def test_a_password_of_the_broker_that_cannot_be_read_is_a_fault_of_the_configuration(tmp_path):
     with pytest.raises(errors.ConfigError, match="password"):
         parts(config(tmp_path, '[mqtt]\nusername = "u"\npassword_file = "no-such-file"\n'))
+
+
+@pytest.mark.parametrize(
+    ("values", "hottest"),
+    [
+        ({}, None),
+        ({"temperatures_c": None}, None),
+        ({"temperatures_c": {}}, None),
+        ({"temperatures_c": {"cpu": 51.5, "tj": 60.0}}, 60.0),
+    ],
+)
+def test_models_that_are_compared_know_how_hot_the_board_is(tmp_path, values, hottest):
+    made = parts(config(tmp_path))
+    made.device.values = values
+    assert made.serving._trials._board.temperature_c() == hottest
+
+
+async def test_the_service_manager_is_asked_for_more_time_while_models_load(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
+        (tmp_path / "state").mkdir()
+        (tmp_path / "models/slow/1").mkdir(parents=True)
+        (tmp_path / "models/slow/1/model.onnx").write_bytes(b"no model")
+        made = parts(config(tmp_path), environ={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        try:
+            await made.serving.start()
+            assert await asyncio.get_running_loop().run_in_executor(None, manager.recv, 100) == b"EXTEND_TIMEOUT_USEC=60000000"
+        finally:
+            await made.serving.stop()
 
 
 class Events:
