@@ -21,6 +21,7 @@ class HostChanges:
 
     def __init__(self, catalogue: Catalogue, journal: Journal) -> None:
         self.on_crash_loop: Callable[[ServedVersion], None] = lambda version: None  #: a version ended its host thrice
+        self.on_lost: Callable[[ServedVersion], None] = lambda version: None  #: its host came back and could not load it
         self._catalogue = catalogue
         self._journal = journal
 
@@ -38,8 +39,7 @@ class HostChanges:
             version.batcher.close(errors.ModelNotReady(str(hosted.error)))
             if changed:
                 self._journal.event("model.failed", version.label, code=code, text=str(hosted.error))
-                if len(hosted.deaths) >= _DEATHS:
-                    self.on_crash_loop(version)
+                (self.on_crash_loop if len(hosted.deaths) >= _DEATHS else self.on_lost)(version)
         elif hosted.ready:
             version.up_again()
         else:

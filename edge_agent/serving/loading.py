@@ -8,6 +8,7 @@ import json
 import logging
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, AsyncIterator, Awaitable, Callable, Dict, List, Mapping, Optional
 from typing import Counter as Counts
@@ -100,13 +101,14 @@ class Loader:
         await self.bring(version, version.engine, version.entry.path, version.config.host_name(version.platform))
         version.rest(State.OK)
 
-    async def bring(self, version: ServedVersion, engine: str, path: Path, like: str) -> None:
+    async def bring(self, version: ServedVersion, engine: str, path: Path, like: str, once: bool = False) -> None:
         """Loads a file into the host of that name with that engine; what the version is then is the caller's to say.
 
-        EngineLoadError, ConfigError.
+        `once`: one instance, whatever the configuration says. EngineLoadError, ChildError, ConfigError.
         """
         host = await self._host(like, version.aside)
-        hosted = await host.load(self._order(version, engine, path, like))
+        order = self._order(version, engine, path, like)
+        hosted = await host.load(replace(order, instances=1) if once else order)
         assert hosted.report is not None
         ignored = ["not used by this version: %s" % key for key in version.config.ignored]
         for warning in [*hosted.report.warnings, *ignored]:

@@ -89,6 +89,7 @@ class Serving(ModelVerbs, PlanVerbs):
         self._trials = Trials(self._catalogue, swaps, arena, clock, journal, board or Board())
         self._lineup = Lineup(Ledger(state_dir), self._trials, swaps, self._catalogue)
         promotion = Promotion(self._lineup, self._catalogue, journal, clock)
+        self._changes.on_lost = self._healer.lost
         self._changes.on_crash_loop = self._healer.crashes(otherwise=promotion.crash_loop)
         holds = Holds(state_dir)
         self._control = Control(section, self._catalogue, holds, swaps, self._lineup, promotion, journal, clock)

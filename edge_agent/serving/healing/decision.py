@@ -75,7 +75,8 @@ def decide(situation: Situation) -> Decision:
         return _alone(situation)
     if not facts.usable:
         return Decision("onnx", State.DEGRADED, "engine.unavailable", {"text": facts.text})
-    if situation.has_plan and situation.trust == "all" and not situation.foreign:
+    own = situation.keys[0].plan
+    if situation.has_plan and situation.trust == "all" and not situation.foreign and not (own and own.sidecar.verified):
         return Decision("file")
     return _chain(situation)
 

@@ -252,6 +252,11 @@ class Healer:
 
     # -- what happens to a plan that serves -------------------------------------------------------------------------
 
+    def lost(self, version: ServedVersion) -> None:
+        """Its host came back without it: it comes up with what there is."""
+        if not version.aside and version.engine == "tensorrt" and version.entry.onnx is not None:
+            self._again_later(version)
+
     def crashes(self, otherwise: Callable[[ServedVersion], None]) -> Callable[[ServedVersion], None]:
         """What becomes of versions that end their host again and again: their plan goes; `otherwise` where none is to blame."""
 

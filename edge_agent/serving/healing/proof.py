@@ -111,7 +111,7 @@ class Prover:
     async def _bring(self, candidate: Candidate, subject: ServedVersion) -> None:
         """In a host of its own, so that an engine that dies takes nobody along."""
         try:
-            await self._loader.bring(subject, "tensorrt", candidate.path, candidate.gpu_host)
+            await self._loader.bring(subject, "tensorrt", candidate.path, candidate.gpu_host, once=True)
         except errors.ConfigError as error:
             raise Wrong("it does not fit the model's configuration: %s" % error) from error
         except errors.EdgeAgentError as error:
@@ -131,7 +131,7 @@ class Prover:
             return None
         version = self._aside(candidate.of, "-reference")
         try:
-            await self._loader.bring(version, "onnxruntime", onnx, candidate.onnx_host)
+            await self._loader.bring(version, "onnxruntime", onnx, candidate.onnx_host, once=True)
         except errors.EdgeAgentError as error:
             _log.warning("%s: ONNX Runtime cannot say what its plan should answer: %s", version.label, error)
             await self._loader.end_idle_hosts()

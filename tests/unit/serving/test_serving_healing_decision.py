@@ -120,3 +120,4 @@ def test_a_plan_alone_is_the_operators_own(facts: GpuFacts, trust: str, foreign:
 )
 def test_somebodys_plan_beside_the_model_is_used_where_all_are_trusted(trust: str, foreign: str, serve: str) -> None:
     assert chosen(state(), has_plan=True, trust=trust, foreign=foreign).serve == serve
+    assert chosen(state(plan="verified"), has_plan=True, trust=trust, foreign=foreign).serve == "plan"

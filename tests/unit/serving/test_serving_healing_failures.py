@@ -21,6 +21,7 @@ from tests.healing_rig import (
     add_plan_model,
     healing,
     right,
+    surroundings,
     told,
     until,
     until_on,
@@ -225,6 +226,32 @@ async def test_an_agent_that_stops_in_the_middle_goes_on_after_its_restart(repos
         gpu.let_go()
         assert (await until_on("tensorrt", rig))["verified"]
         assert await right(rig)
+
+
+async def test_a_plan_that_the_restarted_host_refuses_gives_way_to_onnx_runtime(repository, gpu, state):
+    add_plan_model(repository)
+    async with healing(repository, gpu, state_dir=state) as rig:
+        await until_on("tensorrt", rig)
+        await until(lambda: told(rig, "engine.built") == 1, rig)
+        gpu.hold_builds(deserialize="none")
+        await rig.kill_host("gpu")
+        await until_on("onnxruntime", rig, state="degraded")
+        assert await right(rig)
+        assert told(rig, "engine.plan_refused") == 1
+
+
+async def test_an_agent_that_stops_between_two_tries_makes_no_more_of_them_after_its_restart(repository, gpu, state):
+    add_plan_model(repository)
+    gpu.faults(build="none")
+    slow = surroundings(tries_clock=None)
+    async with healing(repository, gpu, state_dir=state, surroundings=slow) as rig:
+        await until(lambda: version_of(rig)["build"]["phase"] == "waiting", rig)
+        assert 20 < version_of(rig)["build"]["eta_s"] <= 30
+    async with healing(repository, gpu, state_dir=state, surroundings=slow) as rig:
+        version = await until(lambda: version_of(rig)["build"]["phase"] == "waiting" and version_of(rig), rig)
+        assert (version["code"], version["build"]["tries"]) == ("engine.building", 1)
+        assert await right(rig)
+    assert tries(state) == 1
 
 
 async def test_an_agent_that_dies_during_a_build_has_lost_a_try(repository, gpu, state):
