@@ -135,3 +135,15 @@ def test_an_ensemble_without_its_models_is_a_fault(run: Check, house: Path) -> N
 
 def test_an_interpreter_that_runs_is_good(run: Check) -> None:
     assert run("[hosts.cpu]\npython = '%s'\n" % sys.executable)[0] == 0
+
+
+def test_what_a_plan_is_built_with_or_judged_by_must_be_there(run: Check, house: Path) -> None:
+    text = "[build]\nprecision = 'int8'\ncalibration = 'cache.bin'\n[accept]\ngolden = 'golden'\n"
+    (house / "models/face/config.toml").write_text(text)
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert "models.face.build.calibration: " in err
+    assert "models.face.accept.golden: " in err
+    (house / "models/face/golden").mkdir()
+    (house / "models/face/cache.bin").write_bytes(b"")
+    assert run(CAMERA)[0] == 0
