@@ -29,10 +29,17 @@ def strongly_typed(build: BuildConfig, facts: GpuFacts) -> bool:
 
 def precisions(build: BuildConfig, facts: GpuFacts) -> Tuple[str, ...]:
     """What is built, best first; more than one only where falling is allowed."""
-    chain: List[str] = [build.precision]
+    chain: List[str] = [_first(build, facts)]
     while build.precision_fallback and not strongly_typed(build, facts) and chain[-1] in _WIDER:
         chain.append(_WIDER[chain[-1]])
     return tuple(chain)
+
+
+def _first(build: BuildConfig, facts: GpuFacts) -> str:
+    """What is asked for. A default asks for nothing that this board or this TensorRT cannot give."""
+    if "precision" in build.model_fields_set or (facts.fp16 and not strongly_typed(build, facts)):
+        return build.precision
+    return "fp32"
 
 
 def keys(

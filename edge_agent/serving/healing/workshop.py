@@ -198,14 +198,16 @@ class Workshop:
         for version in list(job.versions):
             why = await self._again(version)
             served = self._now(version)
-            if served is not None and served.engine == "tensorrt":
+            if why:
+                _show(job.status, "failed")
+                job.status.code, job.status.reason = "engine.plan_refused", why
+                _log.error("%s goes on as it is: %s", version.label, why, extra={"code": "engine.plan_refused"})
+            elif served is not None and served.engine == "tensorrt":
                 _show(job.status, "done", percent=100.0)
                 served.build = job.status
                 args = {"model": version.label, "precision": job.precision, "verified": served.verified}
                 self._journal.event("engine.built", version.label, code="engine.built", args={**args, **served.figures})
                 _log.info("%s runs on TensorRT (%s): %s", version.label, job.precision, served.figures)
-            elif why:
-                _log.error("%s goes on as it is: %s", version.label, why, extra={"code": "engine.plan_refused"})
 
     async def _again(self, version: ServedVersion) -> str:
         """Why the version did not come up anew, or empty."""

@@ -276,6 +276,30 @@ async def test_a_plan_that_is_slower_than_allowed_is_not_taken(repository, gpu, 
         assert "more than the 5 of max_p95_ms" in version["reason"]
 
 
+async def test_a_good_plan_that_cannot_be_swapped_in_is_told_and_waited_for_no_longer(repository, gpu, state):
+    add_plan_model(repository)
+    gpu.hold_builds()
+    async with healing(repository, gpu, state_dir=state) as rig:
+
+        async def again(name, version):
+            raise errors.EngineLoadError("no memory for it now")
+
+        rig.serving._healer._workshop.again = again
+        gpu.let_go()
+        build = await until(lambda: version_of(rig)["build"]["state"] == "failed" and version_of(rig)["build"], rig)
+        assert build["reason"] == "no memory for it now"
+        assert told(rig, "engine.built") == 0
+        assert await right(rig)
+
+
+async def test_without_a_word_tensorrt_11_builds_the_model_as_it_is(tmp_path, repository, state):
+    newest = Gpu(tmp_path / "gpu", version="11.4.0", compute_capability=(11, 0))
+    add_plan_model(repository)
+    async with healing(repository, newest, state_dir=state) as rig:
+        await until_on("tensorrt", rig, verified=True)
+        assert await right(rig)
+
+
 async def test_a_precision_falls_where_that_is_allowed_and_says_so(tmp_path, repository, state):
     nano = Gpu(tmp_path / "gpu", compute_capability=(5, 3))
     add_plan_model(repository, config=PLAN + '[build]\nprecision = "int8"\nprecision_fallback = true\n')
