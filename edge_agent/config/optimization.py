@@ -102,7 +102,7 @@ class BuildConfig(Section):
     """How a TensorRT plan is built on the device."""
 
     precision: Literal["fp32", "fp16", "int8"] = Field(
-        "fp16", description="numbers that the plan calculates with; silent: fp16 where the board and TensorRT have it, else fp32"
+        "fp16", description="numbers of the plan; silent: fp16 where board and TensorRT have it, else fp32"
     )
     precision_fallback: bool = Field(False, description="takes the next wider precision where that one cannot be had")
     strongly_typed: Union[Literal["auto"], bool] = Field(

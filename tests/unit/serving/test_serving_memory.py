@@ -84,7 +84,7 @@ async def test_answers_that_nobody_gives_back_take_slots_and_no_memory_of_the_ho
     """B022: one output that is held pins no arena of the engine, since outputs are copied into slots of their own."""
     add_model(tmp_path, "any_size", "any_size.onnx", "max_batch_size = 4\n")
     async with running(tmp_path, arena_bytes=4 << 20) as rig:
-        await ask_sizes(rig, [(64, 64)] * 20)
+        await ask_sizes(rig, [(size, size) for size in range(64, 104)])  # each is known, and has cost what it costs
         before = host_bytes(rig)
         with contextlib.ExitStack() as held:
             refused = None
