@@ -54,7 +54,7 @@ async def test_a_version_that_ends_its_host_thrice_gives_way_to_the_one_before_i
         await until(lambda: rig.serving.is_ready("eye"), tell=rig.serving.status)
         assert rig.serving.lookup("eye").version == "1"
         assert await see(rig, 3) == "3"
-        await until(lambda: kinds(rig, "eye")[-1] == ("model.rolled_back", "eye/2", "model.rolled_back"))
+        await until(lambda: kinds(rig, "eye")[-1:] == [("model.rolled_back", "eye/2", "model.rolled_back")])
         assert shown(rig, "eye")["2"]["code"] == "model.stopped"
         record = kept(tmp_path)["eye"]
         assert (record["active"], record["previous"], list(record["refused"])) == (1, None, ["2"])
