@@ -5,7 +5,8 @@
 
 Faults (read anew at each call):
     enqueue         "false" (refused), "error" (the context breaks down), "hang", "hang_gil"
-    deserialize     "none", "oom" (None too, the log says out of memory), "crash", "hang", "hang_gil"
+    deserialize     "none", "oom" (None too, the log says out of memory), "crash", "hang", "hang_gil"; another text
+                    is logged and None the answer
     build           "none", "crash", "hang", "hang_gil", "oom", "no_tactic", "slow"; another text is logged and nothing is built
     build_s         how long a build takes (a tenth with a timing cache that knows the model)
     gate            path: while that file exists, builds wait

@@ -11,6 +11,8 @@ import traceback
 from edge_agent.engine_host import wire
 from edge_agent.engine_host.batch import BatchRunner, failed, now_ns
 from edge_agent.engine_host.boot import set_name
+from edge_agent.engine_host.failures import shortened
+from edge_agent.engine_host.trt.failures import end_process
 from edge_agent.engine_host.warm_up import misfit
 
 _MAX_BEGUN = 4  # the engine itself lets two runs be on their way
@@ -125,13 +127,16 @@ class OverlappedService:
             self._channel.send(message)
 
     def _answer_all(self):
+        """The reading thread would wait for this one for ever, and with it all that was asked: it may not end early."""
         set_name(self._model.name)
-        self._model.engine.enter()
         try:
+            self._model.engine.enter()
             for step in iter(self._begun.get, None):
                 self._answer(step)
-        finally:
             self._model.engine.leave()
+        except BaseException as error:  # noqa: BLE001 - the thread's runner
+            _told()
+            end_process("%s: its answers end: %s: %s" % (self._model.name, type(error).__name__, shortened(error)))
 
     def _answer(self, step):
         try:

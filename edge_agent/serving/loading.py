@@ -234,7 +234,12 @@ def _tensorrt(config: ModelConfig) -> Dict[str, Any]:
     """How a plan is run; how it is built has no part in it."""
     build = config.build_values or BuildConfig()
     cuda = config.optimization.cuda if config.optimization is not None else None
-    profiles = [int(number) for group in config.instance_group[:1] for number in group.profile if number.isdigit()]
+    named = [number for group in config.instance_group for number in group.profile]
+    for number in named:
+        if not (number.isascii() and number.isdigit()):
+            wrong = ("instance_group.profile", "%r is no number" % number, "a plan's profiles are 0, 1 and so on")
+            raise errors.ConfigError([wrong])
+    profiles = sorted({int(number) for number in named})
     return {
         "dla_core": build.dla_core,
         "cuda_graphs": build.cuda_graphs,

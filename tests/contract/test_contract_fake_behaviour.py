@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from pathlib import Path
 from typing import Any, List
 
@@ -11,7 +12,7 @@ import pytest
 from board import ADD_ONE, MODELS
 
 from tests import gpu_models
-from tests.fake_gpu import make_plan
+from tests.fake_gpu import gpu_python, make_plan
 
 BOTH_APIS = ("8.2", "8.6.1", "10.3.0", "11.4.0")
 
@@ -162,6 +163,64 @@ def test_inputs_that_say_sizes_lie_on_the_host(board: Any, tmp_path: Path) -> No
         context.set_tensor_address(name, int(here.cuda.mem_alloc(4096)))
     assert context.execute_async_v3(here.cuda.Stream().handle) is False
     assert "not in the profile's range" in here.lines[-1]
+
+
+INFERS = """
+import sys, tensorrt
+log = tensorrt.Logger()
+engine = tensorrt.Runtime(log).deserialize_cuda_engine(open(sys.argv[1], "rb").read())
+context = engine.create_execution_context()
+print(context.set_input_shape("a", (2, 2)), context.set_input_shape("b", (3, 2)))
+shape = context.get_tensor_shape(engine.get_tensor_name(2))
+print([int(size) for size in shape])
+try:
+    len(shape)
+except ValueError as error:
+    print(error)
+sys.stdout.flush()
+try:
+    context.infer_shapes()
+except RuntimeError as error:
+    print("raised")
+"""
+
+
+@pytest.mark.parametrize(("version", "code"), [("8.5", -11), ("8.6.1", 0), ("10.3.0", 0)])
+def test_shapes_that_do_not_go_together_have_no_dimensions_and_are_not_to_be_inferred(
+    version: str, code: int, tmp_path: Path
+) -> None:
+    either = ((1, 2), (4, 2), (8, 2))
+    profiles = [{"a": either, "b": either}]
+    plan = make_plan(MODELS / "sum_and_difference.onnx", tmp_path / "p", version=version, profiles=profiles)
+    python = gpu_python(tmp_path, version=version)
+    done = subprocess.run([python, "-I", "-c", INFERS, str(plan)], capture_output=True, text=True, timeout=60, check=False)
+    lines = ["True True", "[]", "__len__() should return >= 0"] + ([] if code else ["raised"])
+    assert done.stdout.split("\n")[:-1] == lines
+    assert done.returncode == code
+    assert code or "do not go together" in done.stderr
+
+
+def test_by_bindings_they_have_no_dimensions_either_and_the_run_is_refused(board: Any) -> None:
+    here = board("8.2")
+    either = ((1, 2), (4, 2), (8, 2))
+    engine = here.engine(MODELS / "sum_and_difference.onnx", profiles=[{"a": either, "b": either}])
+    context, stream = engine.create_execution_context(), here.cuda.Stream()
+    assert context.set_binding_shape(0, (2, 2))
+    assert context.set_binding_shape(1, (3, 2))
+    assert context.all_binding_shapes_specified
+    assert [int(size) for size in context.get_binding_shape(2)] == []
+    memory = [int(here.cuda.mem_alloc(4096)) for _ in range(engine.num_bindings)]
+    assert not context.execute_async_v2(memory, stream.handle)
+    stream.synchronize()
+
+
+def test_only_the_first_context_has_a_profile_where_sizes_are_open(board: Any) -> None:
+    here = board()
+    engine = here.engine()
+    first, second = engine.create_execution_context(), engine.create_execution_context()
+    assert (first.active_optimization_profile, second.active_optimization_profile) == (0, -1)
+    fixed = here.engine(MODELS / "add_one_fixed.onnx", profiles=[{"x": ((1, 4), (1, 4), (1, 4))}])
+    assert [fixed.create_execution_context().active_optimization_profile for _ in range(2)] == [0, 0]
 
 
 def test_bfloat16_is_two_bytes_of_each_number(board: Any) -> None:

@@ -54,6 +54,21 @@ def test_a_failed_run_breaks_the_context_for_good(board: Any) -> None:
         here.cuda.mem_alloc(1)
 
 
+def test_a_broken_context_takes_no_plan_and_gives_no_execution_context(board: Any) -> None:
+    here = board()
+    engine = here.engine()
+    here.faults(enqueue="error")
+    ((_, on_x), (_, on_y)) = here.memory((1, 4), (1, 4))
+    stream = here.cuda.Stream()
+    assert here.enqueue(engine, engine.create_execution_context(), (1, 4), (on_x, on_y), stream)
+    with pytest.raises(here.cuda.LogicError):
+        here.cuda.Context.synchronize()
+    here.faults()
+    assert here.engine() is None
+    assert "Cuda Runtime (an illegal memory access" in here.lines[-1]
+    assert engine.create_execution_context() is None
+
+
 def test_memory_that_was_freed_may_not_be_used(board: Any) -> None:
     here = board()
     ((x, on_x),) = here.memory((1, 4))
@@ -96,6 +111,7 @@ def test_recorded_graphs_do_again_what_was_enqueued(board: Any) -> None:
     context = engine.create_execution_context()
     ((x, on_x), (y, on_y)) = here.memory((1, 4), (1, 4))
     handle, graph, made = ctypes.c_void_p(stream.handle), ctypes.c_void_p(), ctypes.c_void_p()
+    assert here.enqueue(engine, context, (1, 4), (on_x, on_y), stream)
     assert native.cuStreamBeginCapture_v2(handle, 1) == 0
     assert here.enqueue(engine, context, (1, 4), (on_x, on_y), stream)
     assert native.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
@@ -107,9 +123,30 @@ def test_recorded_graphs_do_again_what_was_enqueued(board: Any) -> None:
         here.cuda.memcpy_dtoh_async(y, on_y, stream)
         stream.synchronize()
         assert y.tolist() == [[number + 1.0] * 4]
+    assert context.set_input_shape("x", (2, 4))
+    assert native.cuGraphLaunch(made, handle) == 0
+    here.cuda.memcpy_dtoh_async(y, on_y, stream)
+    stream.synchronize()
+    assert y.tobytes() == b"\xa5" * 16, "a graph whose context was changed gave something that looks right"
     assert native.cuGraphExecDestroy(made) == 0
     assert native.cuGraphDestroy(graph) == 0
     assert native.cuGraphLaunch(made, handle) == 400
+
+
+@pytest.mark.parametrize("change", ["shape", "profile", "nothing yet"])
+def test_nothing_is_recorded_before_a_plain_run_after_a_change(change: str, board: Any) -> None:
+    here = board()
+    native = ctypes.CDLL("libcuda.so.1")
+    engine, stream = here.engine(profiles=ADD_ONE * 2), here.cuda.Stream()
+    context = engine.create_execution_context()
+    ((_, on_x), (_, on_y)) = here.memory((2, 4), (2, 4))
+    if change != "nothing yet":
+        assert here.enqueue(engine, context, (1, 4), (on_x, on_y), stream)
+    if change == "profile":
+        assert context.set_optimization_profile_async(1, stream.handle)
+    assert native.cuStreamBeginCapture_v2(ctypes.c_void_p(stream.handle), 1) == 0
+    assert not here.enqueue(engine, context, (2 if change == "shape" else 1, 4), (on_x, on_y), stream)
+    assert "before a plain run" in here.lines[-1]
 
 
 def test_waiting_for_a_stream_that_is_recorded_is_an_error(board: Any) -> None:

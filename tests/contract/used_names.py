@@ -38,7 +38,8 @@ class Override(NamedTuple):
 
 #: On objects that SEEDS does not name these say nothing.
 COMMON = frozenset(
-    ("clear", "code", "dtype", "engine", "file", "free", "handle", "init", "itemsize", "line", "log", "name", "nbytes", "pop",
+    ("Context",
+     "clear", "code", "dtype", "engine", "file", "free", "handle", "init", "itemsize", "line", "log", "name", "nbytes", "pop",
      "precision", "push", "read", "record", "reset", "shape", "shape_of", "synchronize", "type", "uint8", "update", "value",
      "volume", "max_batch_size", "flags", "device_memory", "error", "query", "debug", "device")
 )  # fmt: skip

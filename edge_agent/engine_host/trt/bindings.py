@@ -59,12 +59,12 @@ class Context:
         """Tells the size of an input."""
         return bool(self._context.set_binding_shape(self._first + tensor.index, shape))
 
-    def missing(self):
-        """Names of inputs whose size is not told yet; here only that there are some."""
-        return [] if self._context.all_binding_shapes_specified else ["?"]
+    def all_told(self):
+        """Whether the sizes of all inputs are."""
+        return bool(self._context.all_binding_shapes_specified)
 
     def shape_of(self, tensor):
-        """The size of an output."""
+        """The size of an output; None where those of the inputs do not go together."""
         return dims(self._context.get_binding_shape(self._first + tensor.index))
 
     def set_address(self, tensor, pointer):

@@ -2,6 +2,8 @@
 
 import threading
 
+from edge_agent.engine_host.trt.failures import end_process
+
 _ZERO_COPY_FROM = (7, 2)  # from here on page-locked memory is cached by the CPU, too: Xavier, Orin, Thor
 _FAST_FP16_ALSO = ((5, 3), (6, 0), (6, 2))  # and all from 7.0 on; 6.1 has it, but slow
 _FAST_INT8_ALSO = ((6, 1),)
@@ -44,16 +46,34 @@ class Device:
         return self.integrated and self.capability >= _ZERO_COPY_FROM
 
     def enter(self):
-        """Makes the context the calling thread's; `leave` takes it away again."""
-        with self._lock:
-            if self._context is None:
-                self._context = self._device.retain_primary_context()
-        self._context.push()
+        """Makes the context the calling thread's; `leave` takes it away again. PyCUDA's MemoryError where none can be made."""
+        try:
+            with self._lock:
+                if self._context is None:
+                    self._context = self._device.retain_primary_context()
+            self._context.push()
+        except self.cuda.MemoryError:
+            raise
+        except self.cuda.Error as error:
+            end_process("its CUDA context cannot be used: %s" % error)
 
     def leave(self):
         """The calling thread has no context any more."""
-        self._context.pop()
+        try:
+            self._context.pop()
+        except self.cuda.Error as error:
+            end_process("its CUDA context cannot be left: %s" % error)
+
+    def check(self):
+        """Ends the process where CUDA is broken: then TensorRT's refusals say nothing of what was asked. Needs the context."""
+        try:
+            self.cuda.Context.synchronize()
+        except self.cuda.Error as error:
+            end_process("CUDA fails: %s" % error)
 
     def free_bytes(self):
         """Memory that is free now; needs the context."""
-        return int(self.cuda.mem_get_info()[0])
+        try:
+            return int(self.cuda.mem_get_info()[0])
+        except self.cuda.Error as error:
+            end_process("CUDA does not tell its memory: %s" % error)

@@ -16,7 +16,11 @@ def open_engine(path, options):
         found = library.probe()
     except library.Unavailable as error:
         raise LoadError("%s: %s" % (path, error.text), error.code) from error
-    found.device.enter()
+    try:
+        found.device.enter()
+    except found.cuda.MemoryError as error:
+        text = "%s: the GPU has no memory to begin with: %s"
+        raise LoadError(text % (path, shortened(error)), failures.OUT_OF_MEMORY) from error
     try:
         return _open(found, path, options)
     except BaseException:
@@ -57,6 +61,7 @@ class TensorRtEngine:
         self._sets = []
         self._free = queue.Queue()  # as many as there are sets
         self.may_pad = False  #: the first size of everything counts rows, so rows may be added and their answers cut off
+        self._profiles = _usable(plan, path, options)
         self._inputs = [tensor for tensor in plan.tensors if tensor.is_input]
         self._by_value = any(tensor.on_host for tensor in self._inputs)
         self._outputs = {tensor.name: tensor for tensor in plan.tensors if not tensor.is_input}
@@ -71,7 +76,8 @@ class TensorRtEngine:
     def _make(self, options):
         found, plan, cuda = self._found, self._plan, self._found.cuda
         context = plan.context(found, self._path)
-        self._runs = Runs(found, plan, context, self._path, bool(options.get("cuda_graphs", True)))
+        graphs = bool(options.get("cuda_graphs", True))
+        self._runs = Runs(found, plan, context, self._path, graphs, self._profiles)
         self._up, self._work, self._down = cuda.Stream(), cuda.Stream(), cuda.Stream()
         for number in range(_SETS):
             self._sets.append(BufferSet(found.device, number, plan.tensors, bool(options.get("spin", False))))
@@ -82,13 +88,13 @@ class TensorRtEngine:
     @property
     def rows(self):
         """Numbers of rows that its profiles name, smallest first."""
-        return profiles.rows(self._plan.profiles)
+        return profiles.rows(self._profiles)
 
     def usual_shapes(self, specs, count):
         """Shapes of the inputs by name for a warm-up with `count` rows; None where no profile takes so many."""
         if self._by_value:
             return None  # zeros are no sizes
-        return profiles.usual_shapes(self._plan.profiles, specs, count)
+        return profiles.usual_shapes(self._profiles, specs, count)
 
     @property
     def graphs(self):
@@ -235,6 +241,15 @@ class Pending:
         """The outputs, once they are there; they lie in memory that the next run writes."""
         self._engine.wait(self._buffers)
         return [self._buffers.buffers[tensor.name].array(tensor.dtype, shape) for tensor, shape in self._outputs]
+
+
+def _usable(plan, path, options):
+    """The profiles that the engine may use: those that its instance group names, as Triton has it."""
+    try:
+        return profiles.named(plan.profiles, options.get("profiles", ()))
+    except LookupError as error:
+        text = "%s: instance_group names profile %s, and the plan has profiles 0 to %d"
+        raise LoadError(text % (path, error, len(plan.profiles) - 1)) from error
 
 
 def _joined(arrays):

@@ -1,15 +1,14 @@
-"""CUDA graphs: a run whose shapes and memory come again is recorded once and launched as one piece.
+"""CUDA graphs: a run whose shapes and memory come again and again is recorded once and launched as one piece.
 
-Through the driver by ctypes, since PyCUDA of old has none of it.
+NVIDIA warrants nothing for a graph whose context was changed after its recording, by other shapes or another profile: then
+all of them are dropped. Through the driver by ctypes, since PyCUDA of old has none of it.
 """
 
-import collections
 import ctypes
 import sys
 
 _SEEN_BEFORE = 3  # so many plain runs come first
-_MAX_GRAPHS = 16
-_MAX_COUNTED = 256
+_SEEN_AT_MOST = 64
 _THREAD_LOCAL = 1  # what other threads do meanwhile does not spoil the recording
 
 
@@ -18,13 +17,17 @@ class GraphsFailed(Exception):
 
 
 class Graphs:
-    """The recorded runs of one execution context. A recording that fails ends them for good; plain runs go on."""
+    """The recorded runs of one execution context as it is, one for each key: a set of memory.
+
+    A recording that fails ends them for good; plain runs go on.
+    """
 
     def __init__(self, native, label):
         self._native = _functions(native)
         self._label = label
-        self._seen = collections.OrderedDict()  # key: how often it ran plainly
-        self._made = collections.OrderedDict()  # key: executable graph
+        self._seen = {}  # key: how often it ran plainly
+        self._made = {}  # key: executable graph
+        self._wanted = _SEEN_BEFORE
         self.on = self._native is not None
         self.launched = 0
 
@@ -36,7 +39,6 @@ class Graphs:
         graph = self._made.get(key)
         if graph is None:
             return False
-        self._made.move_to_end(key)
         code = self._native.cuGraphLaunch(graph, ctypes.c_void_p(stream))
         if code:
             raise GraphsFailed("cuGraphLaunch answered %d" % code)
@@ -45,13 +47,11 @@ class Graphs:
 
     def ran(self, key):
         """A plain run of the key took place."""
-        self._seen[key] = self._seen.pop(key, 0) + 1
-        if len(self._seen) > _MAX_COUNTED:
-            self._seen.popitem(last=False)
+        self._seen[key] = self._seen.get(key, 0) + 1
 
     def due(self, key):
         """Whether it came often enough to be recorded."""
-        return self.on and self._seen.get(key, 0) >= _SEEN_BEFORE
+        return self.on and self._seen.get(key, 0) >= self._wanted
 
     def record(self, key, stream, enqueue):
         """Records what `enqueue()` puts on the stream, without running it; False when that failed and graphs are off now."""
@@ -63,9 +63,6 @@ class Graphs:
             self.on = False
             self.clear()
             return False
-        if len(self._made) >= _MAX_GRAPHS:
-            _, oldest = self._made.popitem(last=False)
-            self._native.cuGraphExecDestroy(oldest)
         self._made[key] = graph
         return True
 
@@ -91,12 +88,17 @@ class Graphs:
             if graph.value:
                 self._native.cuGraphDestroy(graph)
 
-    def forget(self, wrong):
-        """Destroys the graphs of keys for which `wrong(key)`: their memory has moved."""
-        for key in [key for key in self._made if wrong(key)]:
+    def forget(self, key):
+        """Destroys the graph of a key: its memory has moved."""
+        if key in self._made:
             self._native.cuGraphExecDestroy(self._made.pop(key))
-        for key in [key for key in self._seen if wrong(key)]:
-            del self._seen[key]
+        self._seen.pop(key, None)
+
+    def drop(self):
+        """Destroys all, since the context changes; where sizes come by turns, more and more runs are awaited next time."""
+        if self._made:
+            self._wanted = min(2 * self._wanted, _SEEN_AT_MOST)
+        self.clear()
 
     def clear(self):
         """Destroys all."""

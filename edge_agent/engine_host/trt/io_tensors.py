@@ -53,12 +53,19 @@ class Context:
         """Tells the size of an input."""
         return bool(self._context.set_input_shape(tensor.name, shape))
 
+    def all_told(self):
+        """Whether the sizes of all inputs are."""
+        return bool(self._context.all_binding_shapes_specified)
+
     def missing(self):
-        """Names of inputs whose size or values are not told yet."""
+        """Names of inputs whose values are not told yet. RuntimeError where sizes and values do not go together.
+
+        Not to be asked where `shape_of` is None: TensorRT 8.5 raises without the interpreter's lock, which ends the process.
+        """
         return [str(name) for name in self._context.infer_shapes()]
 
     def shape_of(self, tensor):
-        """The size of an output; -1 where only the run will tell."""
+        """The size of an output; -1 where only the run will tell, None where those of the inputs do not go together."""
         return dims(self._context.get_tensor_shape(tensor.name))
 
     def set_address(self, tensor, pointer):

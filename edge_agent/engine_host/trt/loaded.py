@@ -5,7 +5,7 @@ import threading
 
 from edge_agent.engine_host.failures import LoadError
 from edge_agent.engine_host.trt import bindings, io_tensors
-from edge_agent.engine_host.trt.failures import FOREIGN, OUT_OF_MEMORY, megabytes, tells_of_memory
+from edge_agent.engine_host.trt.failures import FOREIGN, OUT_OF_MEMORY, blames_plan, megabytes, tells_of_memory
 from edge_agent.engine_host.trt.logger import Hearing
 
 _lock = threading.Lock()
@@ -31,6 +31,7 @@ class Loaded:
         with Hearing(library.log) as heard:
             made = self.engine.create_execution_context()
         if made is None:
+            library.device.check()
             raise LoadError("%s: TensorRT cannot make an execution context: %s" % (path, heard.words), OUT_OF_MEMORY)
         return _api(library).Context(made, self.tensors, len(self.profiles))
 
@@ -99,12 +100,15 @@ def _read(path):
 
 
 def _refuse(library, path, size, heard):
+    """Only what TensorRT says of the plan itself condemns it; all else may go well another time."""
+    library.device.check()
     version, capability = library.trt.__version__, "%d.%d" % library.device.capability
     if tells_of_memory(heard.lines):
         text = "%s: there is no memory for a plan of %s (%s free): %s"
         raise LoadError(text % (path, megabytes(size), megabytes(library.device.free_bytes()), heard.words), OUT_OF_MEMORY)
     text = "%s: TensorRT %s refuses the plan on this GPU (%s, compute capability %s): %s"
-    raise LoadError(text % (path, version, library.device.name, capability, heard.words), FOREIGN)
+    code = FOREIGN if blames_plan(heard.own_errors) else ""
+    raise LoadError(text % (path, version, library.device.name, capability, heard.words), code)
 
 
 def _runtime(library, path, dla_core):

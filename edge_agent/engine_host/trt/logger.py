@@ -2,6 +2,7 @@
 
 import collections
 import sys
+import threading
 
 _KEPT = 40
 _SHOWN = 3
@@ -19,7 +20,7 @@ def make(trt):
         def __init__(self):
             trt.ILogger.__init__(self)
             self.count = 0
-            self.lines = collections.deque(maxlen=_KEPT)  #: (number, is it an error, line)
+            self.lines = collections.deque(maxlen=_KEPT)  #: (number, is it an error, line, the thread that was told)
 
         def log(self, severity, msg):
             """Notes what matters; TensorRT's chatter is dropped."""
@@ -27,7 +28,7 @@ def make(trt):
                 return
             line = " ".join(str(msg).split())[:_LINE]
             self.count += 1
-            self.lines.append((self.count, severity in loud, line))
+            self.lines.append((self.count, severity in loud, line, threading.get_ident()))
             sys.stderr.write("TensorRT: %s\n" % line)
             sys.stderr.flush()
 
@@ -35,11 +36,12 @@ def make(trt):
 
 
 class Hearing:
-    """What the logger says within a `with` block."""
+    """What the logger says within a `with` block. It is one for all threads: others may be at work meanwhile."""
 
     def __init__(self, log):
         self._log = log
         self._from = 0
+        self._thread = threading.get_ident()
 
     def __enter__(self):
         self._from = self._log.count
@@ -50,9 +52,16 @@ class Hearing:
 
     @property
     def lines(self):
-        """All lines since then, errors first."""
-        found = [(not loud, line) for number, loud, line in list(self._log.lines) if number > self._from]
-        return [line for _, line in sorted(found, key=lambda pair: pair[0])]
+        """Lines since then, errors first: this thread's own, all where it has none."""
+        found = [(not loud, line, thread) for number, loud, line, thread in list(self._log.lines) if number > self._from]
+        own = [one for one in found if one[2] == self._thread]
+        return [line for _, line, _ in sorted(own or found, key=lambda one: one[0])]
+
+    @property
+    def own_errors(self):
+        """Errors that this thread was told since then, for verdicts that another thread's lines may not change."""
+        lines = list(self._log.lines)
+        return [line for number, loud, line, thread in lines if number > self._from and loud and thread == self._thread]
 
     @property
     def words(self):

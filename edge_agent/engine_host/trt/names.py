@@ -54,8 +54,8 @@ TENSORRT = {
         ),
     },
     "IExecutionContext": {
-        "": ("set_optimization_profile_async",),
-        "bindings": ("set_binding_shape", "get_binding_shape", "all_binding_shapes_specified", "execute_async_v2"),
+        "": ("set_optimization_profile_async", "all_binding_shapes_specified"),
+        "bindings": ("set_binding_shape", "get_binding_shape", "execute_async_v2"),
         "io_tensors": (
             "set_input_shape", "get_tensor_shape", "infer_shapes", "set_tensor_address", "set_output_allocator",
             "execute_async_v3",
@@ -67,11 +67,11 @@ TENSORRT = {
 PYCUDA = {
     "": (
         "init", "Device", "Stream", "Event", "mem_alloc", "pagelocked_empty", "memcpy_htod_async", "memcpy_dtoh_async",
-        "mem_get_info", "host_alloc_flags", "event_flags", "device_attribute", "Error", "MemoryError",
+        "mem_get_info", "host_alloc_flags", "event_flags", "device_attribute", "Error", "MemoryError", "Context",
     ),
     "Device": ("name", "compute_capability", "total_memory", "get_attribute", "retain_primary_context"),
     "device_attribute": ("MULTIPROCESSOR_COUNT", "INTEGRATED"),
-    "Context": ("push", "pop"),
+    "Context": ("push", "pop", "synchronize"),
     "Stream": ("handle", "synchronize", "wait_for_event"),
     "Event": ("record", "synchronize"),
     "event_flags": ("BLOCKING_SYNC", "DISABLE_TIMING"),

@@ -18,6 +18,15 @@ class Profile:
         return None
 
 
+def named(profiles, numbers):
+    """Those of these numbers; all where none is named. LookupError with the first number that there is not."""
+    by_index = {profile.index: profile for profile in profiles}
+    for number in numbers:
+        if number not in by_index:
+            raise LookupError(number)
+    return [by_index[number] for number in sorted(set(numbers))] or profiles
+
+
 def pick(profiles, shapes, current=None):
     """The index of the smallest profile that takes these shapes; of equals the current one, so that none is changed in vain.
 

@@ -8,27 +8,31 @@ from edge_agent.engine_host.trt.graphs import Graphs, GraphsFailed
 from edge_agent.engine_host.trt.logger import Hearing
 
 _MAX_REMEMBERED = 256
+_MAX_REFUSED = 64  # runs in a row; then it is not the sizes
 
 
 class Runs:
     """What one execution context was told, so that nothing is told twice. Its instance's thread alone uses it."""
 
-    def __init__(self, library, loaded, context, label, graphs):
+    def __init__(self, library, loaded, context, label, graphs, usable):
         self._log = library.log
-        self._profiles = loaded.profiles
+        self._profiles = usable
         self._context = context
         self._inputs = [tensor for tensor in loaded.tensors if tensor.is_input]
         self._outputs = [tensor for tensor in loaded.tensors if not tensor.is_input]
         self._fixed = all(dim >= 0 for tensor in self._inputs for dim in tensor.shape)
         self._by_value = any(tensor.on_host for tensor in self._inputs)
         self._label = label
-        self._profile = 0 if self._fixed else None  # only a plan's first context has one by itself
+        # Only a plan's first context has a profile by itself, unless neither sizes nor their values are open.
+        self._profile = 0 if self._fixed and not self._by_value else None
         self._shapes = None
         self._addresses = {}
         self._allocators = {}
         self._make_allocator = library.output_allocator
         self._remembered = collections.OrderedDict()  # (profile, shapes): shapes of the outputs
-        self._last_plain = None  # what the context last ran plainly
+        self._has_run = False  # plainly, as it is told now
+        self._proven = collections.OrderedDict()  # (profile, shapes) that have run
+        self._refused_n = 0  # runs in a row
         self._moves = {}  # of each set, as its graphs know it
         self.graphs = Graphs(library.native, label)
         self.graphs.on = self.graphs.on and graphs and not self._by_value
@@ -57,19 +61,25 @@ class Runs:
             self._change_profile(index, stream)
         told = tuple(shapes[tensor.name] for tensor in self._inputs)
         if told != self._shapes or self._by_value:
+            self._before_change(stream)
             self._shapes = None  # until all of them are told
             self._tell_shapes(shapes, buffers)
             self._shapes = told
-        key = (index, told)
-        found = None if self._by_value else self._remembered.get(key)
+        found = None if self._by_value else self._remembered.get((index, told))
         if found is None:
-            found = {tensor.name: self._context.shape_of(tensor) for tensor in self._outputs}
-            self._remembered[key] = found
-            if len(self._remembered) > _MAX_REMEMBERED:
-                self._remembered.popitem(last=False)
+            found = self._output_shapes(shapes)
+            _remember(self._remembered, (index, told), found)
         return found
 
+    def _before_change(self, stream):
+        """No graph of the context may be under way while it is told something else, nor be launched after that."""
+        self._has_run = False
+        if len(self.graphs):
+            stream.synchronize()
+        self.graphs.drop()
+
     def _change_profile(self, index, stream):
+        self._before_change(stream)
         self._profile = self._shapes = None
         self._addresses.clear()
         with Hearing(self._log) as heard:
@@ -90,9 +100,27 @@ class Runs:
                 if not self._fixed and not self._context.set_shape(tensor, shapes[tensor.name]):
                     text = "TensorRT refuses shape %s of input '%s': %s"
                     raise RunFailed(text % (list(shapes[tensor.name]), tensor.name, heard.words))
-            missing = [] if self._fixed else self._context.missing()
+            if not self._fixed and not self._context.all_told():
+                raise RunFailed("TensorRT misses the size of an input: %s" % heard.words)
+        if self._by_value:
+            self._look_at_values(shapes)
+
+    def _look_at_values(self, shapes):
+        self._output_shapes(shapes)  # where it finds none, the question that follows may end the process
+        with Hearing(self._log) as heard:
+            try:
+                missing = self._context.missing()
+            except RuntimeError as error:
+                raise RunFailed("TensorRT cannot run it with these values: %s; %s" % (error, heard.words)) from error
             if missing:
-                raise RunFailed("TensorRT misses the size of input %s: %s" % (", ".join(missing), heard.words))
+                raise RunFailed("TensorRT misses the values of input %s: %s" % (", ".join(missing), heard.words))
+
+    def _output_shapes(self, shapes):
+        with Hearing(self._log) as heard:
+            found = {tensor.name: self._context.shape_of(tensor) for tensor in self._outputs}
+            if None in found.values():
+                raise RunFailed("the plan cannot run inputs of %s together: %s" % (_told(shapes), heard.words))
+        return found
 
     def place(self, buffers, shapes):
         """Tells where all tensors lie; outputs of unknown size get an allocator. `shapes`: of the outputs."""
@@ -133,14 +161,13 @@ class Runs:
 
     def start(self, buffers, stream, allocators):
         """Starts the run. It ends the process where TensorRT cannot: the context is of no use after it."""
-        key = (buffers.number, self._profile, self._shapes)
+        key, graphs = buffers.number, self.graphs
         self._forget_moved(buffers)
-        graphs = self.graphs
         try:
             if graphs.on and graphs.launch(key, stream.handle):
                 return
-            # A recording is right only where the context has run these shapes since it was told them.
-            if graphs.due(key) and self._last_plain == key[1:] and self._record(key, stream):
+            # TensorRT does part of its work with the first run after a change: without one a recording would lack it.
+            if graphs.due(key) and self._has_run and self._record(key, stream):
                 graphs.launch(key, stream.handle)
                 return
         except GraphsFailed as error:
@@ -148,7 +175,10 @@ class Runs:
         with Hearing(self._log) as heard:
             if not self._context.enqueue(stream.handle):
                 self._refused(allocators, stream, heard)
-        self._last_plain = key[1:]
+        if not self._has_run:
+            self._has_run = True
+            _remember(self._proven, (self._profile, self._shapes), True)
+        self._refused_n = 0
         if graphs.on:
             graphs.ran(key)
 
@@ -158,16 +188,20 @@ class Runs:
     def _forget_moved(self, buffers):
         moves = buffers.moves
         if self._moves.get(buffers.number) != moves:
-            self.graphs.forget(lambda key: key[0] == buffers.number)
+            self.graphs.forget(buffers.number)
             self._moves[buffers.number] = moves
 
     def _refused(self, allocators, stream, heard):
         for allocator in allocators.values():
             if allocator.failed is not None:
                 raise allocator.failed
-        if self._by_value:
-            stream.synchronize()  # raises where CUDA is broken; else it was the sizes that the request named
+        stream.synchronize()  # raises where CUDA is broken
+        if self._by_value:  # it was the sizes that the request named
             raise RunFailed("TensorRT cannot run it with these values: %s" % heard.words)
+        self._refused_n += 1
+        # Sizes that it has run it can run. Others may be the request's fault, which it may find out only now.
+        if self._proven and (self._profile, self._shapes) not in self._proven and self._refused_n <= _MAX_REFUSED:
+            raise RunFailed("the plan cannot run inputs of these sizes: %s" % heard.words)
         failures.end_process("%s: TensorRT cannot run it: %s" % (self._label, heard.words))
 
     def close(self):
@@ -175,6 +209,17 @@ class Runs:
         self.graphs.clear()
         self._allocators.clear()
         self._context.close()
+
+
+def _remember(known, key, value):
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > _MAX_REMEMBERED:
+        known.popitem(last=False)
+
+
+def _told(shapes):
+    return ", ".join("%s %s" % (name, list(shape)) for name, shape in sorted(shapes.items()))
 
 
 def _nbytes(tensor, shape):

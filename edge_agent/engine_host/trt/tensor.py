@@ -24,8 +24,12 @@ class PlanTensor:
 
 
 def dims(theirs):
-    """A shape as a tuple of Python's own ints."""
-    return tuple(int(dim) for dim in theirs)
+    """A shape as a tuple of Python's own ints; None where TensorRT has none, which it tells by -1 dimensions."""
+    try:
+        count = len(theirs)
+    except ValueError:  # Python's own word for a length below 0
+        return None
+    return tuple(int(theirs[place]) for place in range(count))
 
 
 def refuse_format(path, name, what):

@@ -2,8 +2,9 @@
 
 import numpy
 
-from fake_gpu import driver, execution, faults, functions, logger, native, streams
+from fake_gpu import driver, execution, faults, functions, logger, native, settings, streams
 from fake_gpu.generation import has
+from fake_gpu.told import Told
 from fake_gpu.values import Dims, dims
 
 _ALIGNMENT = 256
@@ -29,12 +30,15 @@ class IExecutionContext(native.Native):
         self._addresses = {}
         self._allocators = {}
         self._profile = None
-        if engine._take_profile(0, None):
+        self._told = Told()
+        if engine._gives_profile() and engine._take_profile(0, None):
             self._profile = 0
         self._forget_shapes()
 
     def __del__(self):
         engine = getattr(self, "_engine", None)
+        if engine is not None:
+            self._told.change()
         if engine is not None and self._profile is not None:
             engine._take_profile(None, self._profile)
             self._profile = None
@@ -60,6 +64,7 @@ class IExecutionContext(native.Native):
             _refuse("profile %d is used by another context" % profile_index)
             raise RuntimeError(_NO_PROFILE)
         self._profile = profile_index
+        self._told.change()
         self._forget_shapes()
         return True
 
@@ -72,6 +77,8 @@ class IExecutionContext(native.Native):
         if len(shape) != len(low) or any(not a <= b <= c for a, b, c in zip(low, shape, high)):
             text = "set shape of '%s': %s is not in the range of profile %d, %s to %s"
             return _refuse(text % (tensor.name, shape, self._profile, tuple(low), tuple(high)))
+        if self._shapes.get(tensor.name) != shape:
+            self._told.change()
         self._shapes[tensor.name] = shape
         return True
 
@@ -115,9 +122,17 @@ class IExecutionContext(native.Native):
     def _shape(self, tensor):
         if tensor.is_input:
             return Dims(self._shapes.get(tensor.name, tensor.shape))
-        if self._missing():
+        if self._missing() or -1 not in tensor.shape:
             return tensor.shape
-        return Dims(self._engine._executor.output_shapes(self._shapes, self._values())[tensor.name])
+        found = self._output_shapes()
+        return Dims._none() if found is None else Dims(found[tensor.name])
+
+    def _output_shapes(self):
+        """None, and a line in the log, where the inputs' shapes do not go together."""
+        found = self._engine._executor.output_shapes(self._shapes, self._values())
+        if found is None:
+            logger.error("Error Code 4: Shape Error (condition '==' violated: dimensions of the inputs do not go together)")
+        return found
 
     # IO tensors
 
@@ -129,7 +144,12 @@ class IExecutionContext(native.Native):
         return Dims(()) if tensor is None else self._shape(tensor)
 
     def infer_shapes(self):
-        return self._missing()
+        missing = self._missing()
+        if missing or self._output_shapes() is not None:
+            return missing
+        if settings.VERSION.startswith("8.5"):
+            faults.crash()  # it raises without the GIL
+        raise RuntimeError("infer_shapes error code: -1")
 
     def set_tensor_address(self, name, memory):
         if name not in self._engine._by_name:
@@ -209,12 +229,25 @@ class IExecutionContext(native.Native):
         shapes, values = dict(self._shapes), self._values()
         if self._out_of_range(values):
             return _refuse("the values of shape input '%s' are not in the profile's range" % self._out_of_range(values))
+        if self._output_shapes() is None:
+            return False
         if fault in ("hang", "error"):
             return self._go_wrong(fault, stream_handle)
         if any(allocators.get(tensor.name) for tensor in executor.outputs):
             return self._run_with_allocators(addresses, (shapes, values), stream_handle, dict(allocators))
-        streams.run(stream_handle, lambda: execution.run_and_write(executor, addresses, shapes, values))
+        stale = lambda: False  # noqa: E731 - one of two functions
+        if self._captured(stream_handle):
+            if self._told.dirty:
+                return _refuse("a recording before a plain run with the present shapes and profile")
+            stale = self._told.staleness()
+        self._told.dirty = False
+        streams.run(stream_handle, lambda: execution.run_and_write(executor, addresses, shapes, values, stale))
         return True
+
+    @staticmethod
+    def _captured(stream_handle):
+        work = streams.find(stream_handle)
+        return work is not None and work.capturing
 
     @staticmethod
     def _go_wrong(fault, stream_handle):

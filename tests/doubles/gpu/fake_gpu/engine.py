@@ -2,7 +2,7 @@
 
 import threading
 
-from fake_gpu import logger, native, onnx_file, onnx_session
+from fake_gpu import driver, logger, native, onnx_file, onnx_session
 from fake_gpu.context import IExecutionContext
 from fake_gpu.datatypes import carried, size
 from fake_gpu.execution import Executor
@@ -39,6 +39,7 @@ class ICudaEngine(native.Native):
         self._executor = Executor(session, self._tensors, model.data_dependent(), fields)
         self._lock = threading.Lock()
         self._taken = {}  # profile: contexts that use it
+        self._was_asked = False  # for a context
 
     @property
     def num_layers(self):
@@ -54,14 +55,20 @@ class ICudaEngine(native.Native):
     if has("ExecutionContextAllocationStrategy"):
 
         def create_execution_context(self, strategy=None):
-            return IExecutionContext(self)
+            return self._context()
 
     else:
 
         def create_execution_context(self):
-            return IExecutionContext(self)
+            return self._context()
 
     def create_execution_context_without_device_memory(self):
+        return self._context()
+
+    def _context(self):
+        if driver.state.sticky:
+            logger.error("Error Code 1: Cuda Runtime (%s)" % driver.WORDS[driver.state.sticky])
+            return None
         return IExecutionContext(self)
 
     # IO tensors
@@ -180,6 +187,12 @@ class ICudaEngine(native.Native):
         if not shapes:
             raise ValueError("get_profile_shape: the binding is no input, or there is no such profile")
         return shapes
+
+    def _gives_profile(self):
+        """Whether a new context has profile 0 by itself: all where nothing moves, else only the first one."""
+        moves = any(-1 in tensor.shape or tensor.says_shape for tensor in self._tensors if tensor.is_input)
+        first, self._was_asked = not self._was_asked, True
+        return first or not moves
 
     # Profiles in use: before 10 each context needs one of its own where shapes are dynamic
 

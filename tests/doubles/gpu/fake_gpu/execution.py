@@ -15,6 +15,7 @@ _SESSION_TYPES = {
     "tensor(bool)": numpy.bool_,
 }  # fmt: skip
 _INT8_STEPS = 127
+_RUBBISH = 0xA5
 
 
 class Failed(Exception):
@@ -37,7 +38,10 @@ class Executor:
         self._shapes = {}
 
     def output_shapes(self, shapes, values):
-        """{output: shape} for the inputs' shapes and the values that say shapes; -1 where only the run tells."""
+        """{output: shape} for the inputs' shapes and the values that say shapes; -1 where only the run tells.
+
+        None where these do not go together.
+        """
         key = (
             tuple(sorted((name, tuple(shape)) for name, shape in shapes.items())),
             tuple(sorted((name, array.tobytes()) for name, array in values.items())),
@@ -47,23 +51,24 @@ class Executor:
         return self._shapes[key]
 
     def _infer(self, shapes, values):
-        if all(-1 not in tensor.shape for tensor in self.outputs):
-            return {tensor.name: tuple(tensor.shape) for tensor in self.outputs}
         try:
             feeds = {name: numpy.zeros(shape, self._types[name]) for name, shape in shapes.items()}
             feeds.update({name: array.astype(self._types[name]) for name, array in values.items()})
             arrays = self._compute(feeds)
         except Failed:
-            return {tensor.name: tuple(tensor.shape) for tensor in self.outputs}
+            return None
         return {
-            tensor.name: tuple(tensor.shape) if tensor.name in self.data_dependent else array.shape
+            tensor.name: tuple(tensor.shape) if tensor.name in self.data_dependent or -1 not in tensor.shape else array.shape
             for tensor, array in zip(self.outputs, arrays)
         }
 
     def largest(self, name, shapes, values):
         """Bytes that an output cannot outgrow."""
         tensor = next(tensor for tensor in self.outputs if tensor.name == name)
-        shape = self.output_shapes(shapes, values)[name]
+        found = self.output_shapes(shapes, values)
+        if found is None:
+            return -1
+        shape = found[name]
         most = max([volume(given) for given in shapes.values()] or [1])
         return size(tensor.dtype) * volume(most if dim < 0 else dim for dim in shape)
 
@@ -133,12 +138,13 @@ def write(address, array):
         ctypes.memmove(address, array.ctypes.data, array.nbytes)
 
 
-def run_and_write(executor, addresses, shapes, values):
-    """The job of a stream: an error in it breaks the context down."""
+def run_and_write(executor, addresses, shapes, values, stale=lambda: False):
+    """The job of a stream: an error in it breaks the context down. What is stale writes numbers that nobody takes for right."""
     if driver.state.sticky:
         return
     try:
-        for tensor, array in zip(executor.outputs, executor.run(addresses, shapes, values)):
-            write(addresses[tensor.name], array)
+        arrays = executor.run(addresses, shapes, values)
+        for tensor, array in zip(executor.outputs, arrays):
+            write(addresses[tensor.name], numpy.full(array.nbytes, _RUBBISH, numpy.uint8) if stale() else array)
     except Failed:
         driver.break_down()

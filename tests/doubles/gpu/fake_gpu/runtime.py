@@ -45,10 +45,14 @@ class Runtime(native.Native):
             return None
 
     def _engine(self, data, fault):
+        if driver.state.sticky:
+            raise plan.Refused("Error Code 1: Cuda Runtime (%s)" % driver.WORDS[driver.state.sticky])
         if fault == "oom":
             raise plan.Refused("Error Code 2: OutOfMemory (no further information): Cuda Runtime (out of memory)")
         if fault == "none":
             raise plan.Refused("Error Code 1: Serialization (Serialization assertion failed)")
+        if fault:
+            raise plan.Refused(fault)
         fields, onnx = plan.unpack(data)
         if fields["tensorrt"] != settings.VERSION:
             words = (settings.VERSION, fields["tensorrt"])

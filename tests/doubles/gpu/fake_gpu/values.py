@@ -11,9 +11,17 @@ class Dims:
 
     def __init__(self, shape=()):
         self._dims = tuple(int(dim) for dim in shape)
+        self._count = len(self._dims)
+
+    @classmethod
+    def _none(cls):
+        """nbDims -1, the library's word for an error: `len` raises ValueError then, and iteration finds nothing."""
+        made = cls()
+        made._count = -1
+        return made
 
     def __len__(self):
-        return len(self._dims)
+        return self._count
 
     def __getitem__(self, index):
         return self._dims[index]
