@@ -123,9 +123,14 @@ def put(temporary: Path, path: Path, sidecar: bytes) -> None:
         write_durably(beside, sidecar)
         os.replace(str(temporary), str(path))
         _rename_sidecar(beside, path)
-        _sync(path.parent)
     except OSError:
         discard(beside)
+        raise
+    try:
+        _sync(path.parent)
+    except OSError:
+        discard(path)  # nobody knows what a power cut would leave of it
+        discard(path.with_suffix(".json"))
         raise
 
 

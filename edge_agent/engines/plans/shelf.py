@@ -94,6 +94,8 @@ class PlanShelf:
             plan_files.put(temporary, path, full.encode())
         except OSError as exc:
             plan_files.discard(temporary)
+            if before is not None and before.refused_plans and self._record(sidecar.key) is None:
+                self._keep_refused(before)
             raise _store_error("the plan of %s cannot be kept in %s" % (sidecar.model, self.folder), exc) from exc
         self._refused.pop(sidecar.key, None)
         return Plan(path, full)
@@ -112,9 +114,7 @@ class PlanShelf:
             plan.sidecar, refused_plans=known.refused_plans if known is not None else (), serial=self._next_serial()
         ).refuse(code, reason, self._clock.now())
         if not self._write(plan_files.sidecar_path(self.folder, key), refused):
-            self._refused[key] = refused
-            while len(self._refused) > _MAX_TOLD:
-                del self._refused[next(iter(self._refused))]
+            self._keep_refused(refused)
         if plan.path == plan_files.plan_path(self.folder, key):
             plan_files.discard(plan.path)
         return refused
@@ -183,6 +183,12 @@ class PlanShelf:
             return plan_files.read_sidecar(plan_files.sidecar_path(self.folder, digest), own=True)
         except (OSError, Unfit):
             return None
+
+    def _keep_refused(self, record: Sidecar) -> None:
+        """Until the restart: its file is not there."""
+        self._refused[record.key] = record
+        while len(self._refused) > _MAX_TOLD:
+            del self._refused[next(iter(self._refused))]
 
     def _sidecar_of(self, plan: Plan) -> Path:
         if plan.path.parent == self.folder:

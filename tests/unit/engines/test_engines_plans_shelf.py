@@ -13,6 +13,7 @@ from typing import Any, Callable, List
 import pytest
 
 from edge_agent import errors
+from edge_agent.engines.plans import plan_files
 from edge_agent.engines.plans.key import PlanKey, PlanRecipe, PlanTarget
 from edge_agent.engines.plans.shelf import Plan, PlanShelf
 from edge_agent.engines.plans.sidecar import Sidecar
@@ -278,9 +279,26 @@ def test_a_plan_is_kept_whole_or_not_at_all_whatever_step_fails(
     failed = len(calls) > at
     left = names(folder)
     assert left in ([], [KEY.digest + ".json", KEY.digest + ".plan"])
-    assert (shelf.find(KEY) is not None) == bool(left)
+    assert (shelf.find(KEY) is not None) == bool(left) == (not raised)
     if not failed:
         assert left
+
+
+def test_plans_that_were_refused_stay_so_when_a_new_one_cannot_be_made_durable(
+    shelf: PlanShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = put(shelf, content=b"bad")
+    shelf.quarantine(bad, "engine.verify_failed", "wrong")
+
+    def fails(folder: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plan_files, "_sync", fails)
+        with pytest.raises(errors.StoreError):
+            put(shelf)
+    put(shelf, content=b"bad")
+    assert shelf.find(KEY) is None
 
 
 def test_an_empty_file_of_the_builder_is_no_plan(shelf: PlanShelf, folder: Path) -> None:
