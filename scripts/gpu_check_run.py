@@ -250,6 +250,9 @@ def _time_engine(job: Job, python: str, options: argparse.Namespace, report: Dic
             report["engine"].append(figures)
             if not figures["same"]:
                 report["faults"].append("%s: other answers with %s" % (job.name, line))
+            if figures["turns_wrong"]:
+                text = "%s: %d of %d answers to sizes by turns are others with %s"
+                report["faults"].append(text % (job.name, figures["turns_wrong"], figures["turns"], line))
             if figures["cuda_graphs"] and not figures["launched"]:
                 report["faults"].append("%s: CUDA graphs did not come to be (%d rows)" % (job.name, rows))
 

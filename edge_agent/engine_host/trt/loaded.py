@@ -5,6 +5,7 @@ import threading
 
 from edge_agent.engine_host.failures import LoadError
 from edge_agent.engine_host.trt import bindings, io_tensors
+from edge_agent.engine_host.trt.driver import Unavailable
 from edge_agent.engine_host.trt.failures import FOREIGN, OUT_OF_MEMORY, blames_plan, megabytes, tells_of_memory
 from edge_agent.engine_host.trt.logger import Hearing
 
@@ -119,7 +120,11 @@ def _runtime(library, path, dla_core):
         text = "%s: wants DLA core %d, and this device has %d; set dla_core = -1 in [build]"
         raise LoadError(text % (path, dla_core, cores))
     if dla_core not in _runtimes:
-        runtime = library.new_runtime()
+        try:
+            runtime = library.new_runtime()
+        except Unavailable as error:
+            library.device.check()
+            raise LoadError("%s: %s" % (path, error.text), error.code) from error
         runtime.DLA_core = dla_core
         _runtimes[dla_core] = runtime
     return _runtimes[dla_core]

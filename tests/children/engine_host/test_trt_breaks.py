@@ -186,3 +186,19 @@ def test_a_thread_that_cannot_answer_ends_the_process(gpu, monkeypatch):
     while not ended and time.monotonic() < deadline:
         time.sleep(0.005)
     assert "its answers end: ZeroDivisionError" in ended[0]
+
+
+def test_a_runtime_for_a_dla_core_that_cannot_be_made_is_told(gpu, monkeypatch):
+    one = gpu(dla_cores=1)
+    path = one.plan("add_one", ROWS, dla_core=0)
+    found = library.probe()
+
+    def none(log):
+        raise TypeError("pybind11::init(): factory function returned nullptr")
+
+    monkeypatch.setattr(found.trt, "Runtime", none)
+    with pytest.raises(LoadError, match="TensorRT cannot start") as caught:
+        one.serve(path, tensorrt={"dla_core": 0})
+    assert caught.value.detail == {"code": "engine.no_library"}
+    monkeypatch.undo()
+    one.serve(path, tensorrt={"dla_core": 0})

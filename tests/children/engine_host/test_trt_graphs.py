@@ -76,7 +76,7 @@ def test_sizes_by_turns_are_right_and_record_nothing_before_they_ran_plainly(gpu
     one = gpu()
     served = one.serve(one.plan("add_one", ROWS))
     for turn in range(60):
-        run(served, 100 * turn, (8, 1)[turn % 2])
+        run(served, 100 * turn, (8, 8, 1, 1)[turn % 4])
     assert served.engine.graphs.on
     assert "without CUDA graphs" not in capfd.readouterr()[1]
 

@@ -14,13 +14,13 @@ from edge_agent.config.hosts import HostSection
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import State
 from edge_agent.processes.arena import Arena
-from edge_agent.serving.loading import Loader
+from edge_agent.serving.loading import Loader, _tensorrt
 from edge_agent.serving.repository import scan
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
 from tests.doubles.engine_host import until
-from tests.fake_gpu import gpu_python
-from tests.serving_rig import Rig, add_model, running
+from tests.fake_gpu import gpu_python, make_plan
+from tests.serving_rig import MODELS, Rig, add_model, running
 
 
 def state(rig, name):
@@ -95,6 +95,36 @@ async def test_a_file_that_went_away_is_a_failure(tmp_path):
     assert version.sha256 == ""
     assert (version.part.state, version.part.code) == (State.FAILED, "model.load_failed")
     await rig.serving.stop()
+
+
+def test_the_profiles_of_all_instance_groups_go_to_the_engine(tmp_path):
+    groups = '[[instance_group]]\nprofile = ["2", "0"]\n[[instance_group]]\nprofile = ["2"]\n'
+    add_model(tmp_path, "one", "add_one.onnx", 'platform = "tensorrt_plan"\n' + groups)
+    (entry,) = scan([tmp_path])
+    assert _tensorrt(entry.config)["profiles"] == [0, 2]
+
+
+@pytest.mark.parametrize("number", ["first", "-1", "\u00b2"])
+async def test_a_profile_that_is_no_number_is_told_and_not_passed_over(tmp_path, number):
+    python = gpu_python(tmp_path / "python")
+    config = 'platform = "tensorrt_plan"\n[[instance_group]]\nprofile = ["%s"]\n' % number
+    folder = add_model(tmp_path / "models", "one", "add_one.onnx", config)
+    make_plan(MODELS / "add_one.onnx", folder / "1" / "model.plan", profiles=[{"x": ((1, 4), (4, 4), (8, 4))}])
+    (folder / "1" / "model.onnx").unlink()
+    async with running(tmp_path / "models", hosts={"gpu": HostSection(python=python)}) as rig:
+        assert state(rig, "one")[:2] == ("failed", "model.config_rejected")
+        assert "%r is no number" % number in str(rig.serving.status()[0])
+
+
+async def test_a_profile_that_the_plan_lacks_fails_the_load_and_says_which_there_are(tmp_path):
+    config = 'platform = "tensorrt_plan"\n[[instance_group]]\nprofile = ["1"]\n'
+    folder = add_model(tmp_path / "models", "one", "add_one.onnx", config)
+    make_plan(MODELS / "add_one.onnx", folder / "1" / "model.plan", profiles=[{"x": ((1, 4), (4, 4), (8, 4))}])
+    (folder / "1" / "model.onnx").unlink()
+    hosts = {"gpu": HostSection(python=gpu_python(tmp_path / "python"))}
+    async with running(tmp_path / "models", hosts=hosts) as rig:
+        assert state(rig, "one")[:2] == ("failed", "model.load_failed")
+        assert "names profile 1, and the plan has profiles 0 to 0" in str(rig.serving.status()[0])
 
 
 class NoMemory(Arena):
