@@ -11,6 +11,8 @@ Faults (read anew at each call):
     build_s         how long a build takes (a tenth with a timing cache that knows the model)
     gate            path: while that file exists, builds wait
     no_memory_above builds with a larger workspace are out of memory
+    no_kernel_below builds with a smaller workspace find no kernel
+    needs_libraries builds that go without cuDNN find no kernel
     parse           text: the parser fails with it
     wrong_outputs   added to each floating-point output of an engine
     compute_ms      how long an engine takes for a batch

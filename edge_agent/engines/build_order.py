@@ -33,6 +33,7 @@ class BuildOrder:
     output_path: str  #: a temporary file beside the final place; it is gone when the build fails
     precision: str = "fp16"  #: fp32 | fp16 | int8
     workspace_bytes: Tuple[int, ...] = (256 * MIB,)  #: tried from the largest down when memory runs out
+    larger_workspace_bytes: int = 0  #: tried where a layer has no kernel with less, if memory allows; 0: never
     max_batch_size: Optional[int] = None  #: 0: no batch dimension; None: as the file says, as in LoadOrder
     usual_batch_size: int = 0  #: what the plan is made fastest for; 0: the largest
     profiles: Tuple[Profile, ...] = ()  #: given ones; empty: derived from the file and `inputs`
@@ -53,14 +54,16 @@ class BuildOrder:
         folder, name = os.path.split(self.timing_cache_path)
         return os.path.join(folder, ".%s.%d.tmp" % (name, os.getpid())) if name else ""
 
-    def fields(self, workspaces: Sequence[int]) -> Dict[str, Any]:
-        """The control message's fields, with these of its workspace sizes."""
+    def fields(self, workspaces: Sequence[int], larger: int = 0, memory_short: bool = False) -> Dict[str, Any]:
+        """The control message's fields, with these of its workspace sizes. `memory_short`: it makes do without libraries."""
         return {
             "label": self.label,
             "onnx": self.onnx_path,
             "output": self.output_path,
             "precision": self.precision,
             "workspaces": list(workspaces),
+            "larger_workspace": larger,
+            "memory_short": memory_short,
             "max_batch_size": self.max_batch_size,
             "usual_batch_size": self.usual_batch_size,
             "profiles": [_profile_fields(profile) for profile in self.profiles],

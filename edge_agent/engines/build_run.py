@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Coroutine, Dict, Mapping, Optional
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
@@ -22,13 +22,13 @@ _OWN_END_S = 2.0  # what a process has to end by itself after its channel closed
 
 
 class BuildRun:
-    """The life of one builder child. Whatever happens, it is gone when `run` returns."""
+    """The life of one builder child. When `run` returns it was killed; `gone` says whether the kernel let it go, too."""
 
     def __init__(
         self,
         python: str,
         order: BuildOrder,
-        workspaces: Sequence[int],
+        fields: Mapping[str, Any],
         clock: Clock,
         root: Path,
         limits: BuildLimits,
@@ -36,7 +36,7 @@ class BuildRun:
     ) -> None:
         self.workspace_bytes = 0  #: the size that it tries at present
         self._order = order
-        self._workspaces = workspaces
+        self._fields = fields
         self._clock = clock
         self._root = root
         self._limits = limits
@@ -58,7 +58,18 @@ class BuildRun:
         finally:
             watching.cancel()
             child.kill("its build is over")
-            await child.reaped(self._limits.reap_timeout_s)
+            await _to_the_end(child.reaped(self._limits.reap_timeout_s))
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing is left of its process; one within a driver's call outlives its SIGKILL until the call returns."""
+        self._child.look()
+        return self._child.returncode is not None
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._child.pid
 
     def end(self, reason: str) -> None:
         """Ends it now; `run` raises BuildFailed."""
@@ -73,7 +84,7 @@ class BuildRun:
         order, child = self._order, self._child
         try:
             await self._introduce(child)
-            return BuildReport.read(await child.call("build", order.fields(self._workspaces), timeout_s=order.timeout_s))
+            return BuildReport.read(await child.call("build", self._fields, timeout_s=order.timeout_s))
         except errors.ChildRefused as error:
             raise _refused(order, error) from error
         except errors.ChildTimeout as error:
@@ -135,6 +146,18 @@ class BuildRun:
 
     def _failed(self, code: str, text: str, permanent: bool = False) -> BuildFailed:
         return BuildFailed("%s: %s" % (self._order.label, text), code, permanent)
+
+
+async def _to_the_end(work: Coroutine[Any, Any, Any]) -> None:
+    """Awaits work that is bounded, however often the caller is cancelled meanwhile."""
+    task, cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 def _refused(order: BuildOrder, error: errors.ChildRefused) -> BuildFailed:

@@ -11,6 +11,7 @@ from edge_agent.telemetry.procfs import memory_bytes, read_text
 
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 MIB = 1 << 20
+_LITTLE_BYTES = 6000 * MIB  # boards of 4 GB; those of 8 show over 7000 MB
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,12 @@ class _Stretch:
         """With one more look; a new one when it shows work. One tick of the clock in a long stretch shows none."""
         seconds, worked = self.seconds + elapsed, self.worked + worked
         return _Stretch() if worked >= working_share * seconds else _Stretch(seconds, worked)
+
+
+def has_little(root: Path) -> bool:
+    """Whether the machine as a whole has so little memory that builds go without what costs much of it."""
+    total = memory_bytes(root)["total"]
+    return total is not None and total < _LITTLE_BYTES
 
 
 def available_bytes(root: Path) -> Optional[int]:

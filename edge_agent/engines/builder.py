@@ -10,12 +10,12 @@ import shutil
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Set, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 from edge_agent.domain.clock import Clock
 from edge_agent.engines.build_order import MIB, BuildOrder, BuildProgress, BuildReport
 from edge_agent.engines.build_run import BuildRun
-from edge_agent.engines.build_watch import BuildLimits, available_bytes, shortage
+from edge_agent.engines.build_watch import BuildLimits, available_bytes, has_little, shortage
 from edge_agent.engines.plans.onnx_files import external_files
 from edge_agent.errors import BuildFailed, EngineError
 
@@ -48,6 +48,7 @@ class Builder:
         self._on_event = on_event
         self._limits = limits
         self._runs: Set[BuildRun] = set()
+        self._lingering: List[BuildRun] = []  # killed, and not gone yet
         self._stopped = False
         self._too_large: OrderedDict[str, int] = OrderedDict()  # label: workspace at which memory ended its builder
         self._took: OrderedDict[str, float] = OrderedDict()  # label: seconds
@@ -59,38 +60,33 @@ class Builder:
             run.end("the agent stops")
 
     async def build(self, order: BuildOrder, on_progress: OnProgress) -> BuildReport:
-        """One plan at `order.output_path`; cancelling it ends the child at once."""
-        self._refuse_when_stopped(order)
+        """One plan at `order.output_path`; cancelling it ends the child at once. Where `wait` says why, it is too early."""
+        if self._stopped:
+            raise BuildFailed("%s: the agent stops" % order.label, "build.killed")
+        lingers = self.lingers()
+        if lingers:
+            raise BuildFailed("%s: %s" % (order.label, lingers), "build.killed")
         with contextlib.ExitStack() as undo:
             undo.callback(_remove, order.output_path)
             undo.callback(_remove, order.timing_temporary)
-            model_bytes = await asyncio.get_running_loop().run_in_executor(None, _look_for_room, order)
-            await self._admit(order, model_bytes, on_progress)
+            await asyncio.get_running_loop().run_in_executor(None, _look_for_room, order)
             report = await self._run(order, on_progress)
             undo.pop_all()
         return report
 
-    def _refuse_when_stopped(self, order: BuildOrder) -> None:
-        if self._stopped:
-            raise BuildFailed("%s: the agent stops" % order.label, "build.killed")
+    async def wait(self, order: BuildOrder) -> str:
+        """Why its build had better not begin yet; empty when it may. One that must be ended for lack of memory only costs time."""
+        return self.lingers() or await asyncio.get_running_loop().run_in_executor(None, self._short, order)
 
-    async def _admit(self, order: BuildOrder, model_bytes: int, on_progress: OnProgress) -> None:
-        """Waits for memory: a build that would be ended for lack of it only costs time."""
-        share = self._limits.memory_share_bytes + 2 * model_bytes
-        deadline = self._clock.monotonic() + order.timeout_s
-        told = False
-        while True:
-            short = shortage(available_bytes(self._root), order.memory_floor_bytes, share)
-            if not short:
-                return
-            if self._clock.monotonic() > deadline:
-                raise BuildFailed("%s: after %g s %s" % (order.label, order.timeout_s, short), "build.out_of_memory")
-            on_progress(BuildProgress("waiting", text=short))
-            if not told:
-                self._on_event("engine.building", order.label, short)
-                told = True
-            await asyncio.sleep(self._limits.look_s)
-            self._refuse_when_stopped(order)
+    def lingers(self) -> str:
+        """Says so while a former builder is still there, with all the memory that it has."""
+        self._lingering = [run for run in self._lingering if not run.gone]
+        pids = ", ".join(str(run.pid) for run in self._lingering)
+        return "a former builder (process %s) was killed and has not ended yet" % pids if pids else ""
+
+    def _short(self, order: BuildOrder) -> str:
+        share = self._limits.memory_share_bytes + 2 * _model_bytes(order)
+        return shortage(available_bytes(self._root), order.memory_floor_bytes, share)
 
     async def _run(self, order: BuildOrder, on_progress: OnProgress) -> BuildReport:
         label = order.label
@@ -98,7 +94,7 @@ class Builder:
         run = BuildRun(
             self._python,
             order,
-            self._workspaces(order),
+            self._fields(order),
             self._clock,
             self._root,
             self._limits,
@@ -114,9 +110,23 @@ class Builder:
             raise
         finally:
             self._runs.discard(run)
+            self._linger(run)
         self._too_large.pop(label, None)
         _keep(self._took, label, report.seconds)
         return report
+
+    def _linger(self, run: BuildRun) -> None:
+        if run.pid and not run.gone:
+            self._lingering.append(run)
+            _log.error("%s", self.lingers(), extra={"code": "build.killed"})
+
+    def _fields(self, order: BuildOrder) -> Dict[str, Any]:
+        """More memory than asked for only where none was short yet and the machine has it to spare."""
+        short = has_little(self._root) or order.label in self._too_large
+        available = available_bytes(self._root)
+        spare = 2 * order.larger_workspace_bytes + order.memory_floor_bytes
+        larger = 0 if short or (available is not None and available < spare) else order.larger_workspace_bytes
+        return order.fields(self._workspaces(order), larger, short)
 
     def _workspaces(self, order: BuildOrder) -> Tuple[int, ...]:
         """Largest first; after one that has ended a builder of this model only smaller ones, or the smallest again."""
@@ -165,19 +175,17 @@ def _model_bytes(order: BuildOrder) -> int:
     return size
 
 
-def _look_for_room(order: BuildOrder) -> int:
-    """The model's bytes; BuildFailed when the disk could not hold its plan."""
+def _look_for_room(order: BuildOrder) -> None:
+    """BuildFailed when the disk could not hold its plan."""
     folder = os.path.dirname(order.output_path) or "."
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise BuildFailed("%s: %s cannot be written to: %s" % (order.label, folder, error), "build.no_space") from error
-    model_bytes = _model_bytes(order)
-    need = model_bytes + _PLAN_MARGIN_BYTES
+    need = _model_bytes(order) + _PLAN_MARGIN_BYTES
     if free < need:
         text = "%s: the plan may take %d MB, %s has %d MB left"
         raise BuildFailed(text % (order.label, need // MIB, folder, free // MIB), "build.no_space")
-    return model_bytes
 
 
 def _look_at(order: BuildOrder) -> None:

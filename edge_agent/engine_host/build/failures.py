@@ -2,11 +2,10 @@
 
 from edge_agent.engine_host.control import Refused
 
-_MEMORY_WORDS = (
-    "out of memory", "outofmemory", "could not find any implementation", "insufficient memory", "bad_alloc",
-    "cudaerrormemoryallocation",
-)  # fmt: skip
+_MEMORY_WORDS = ("out of memory", "outofmemory", "bad_alloc", "cudaerrormemoryallocation", "device memory is insufficient")
 _IMPLEMENTATION_WORDS = ("could not find any implementation",)
+#: of single kernels that want more workspace than there is, too; alone it means memory
+_SKIPPED_WORDS = ("insufficient memory",)
 
 
 def refused(code, text, permanent=False):
@@ -14,14 +13,14 @@ def refused(code, text, permanent=False):
     return Refused(code, text, permanent=permanent)
 
 
-def speaks_of_memory(lines):
-    """Whether TensorRT's words mean that memory was short: it often says only that it found no way to run a layer."""
-    return _any(lines, _MEMORY_WORDS)
+def lacks_memory(lines):
+    """Whether TensorRT's words mean that memory was short."""
+    return _any(lines, _MEMORY_WORDS) or (_any(lines, _SKIPPED_WORDS) and not _any(lines, _IMPLEMENTATION_WORDS))
 
 
-def speaks_of_implementation(lines):
-    """Whether it found no kernel: too little workspace, or too few sources of kernels."""
-    return _any(lines, _IMPLEMENTATION_WORDS)
+def lacks_implementation(lines):
+    """Whether it found no kernel for a layer: too little workspace, or too few sources of kernels."""
+    return _any(lines, _IMPLEMENTATION_WORDS) and not lacks_memory(lines)
 
 
 def _any(lines, words):

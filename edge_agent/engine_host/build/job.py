@@ -4,11 +4,12 @@ import resource
 import time
 
 from edge_agent.engine_host.build import names, precision, profile
-from edge_agent.engine_host.build.failures import refused, speaks_of_implementation, speaks_of_memory
+from edge_agent.engine_host.build.failures import lacks_implementation, lacks_memory, refused
 from edge_agent.engine_host.build.network import Network
 from edge_agent.engine_host.build.output import write_plan
 from edge_agent.engine_host.build.progress import Steps, monitor
 from edge_agent.engine_host.build.timing import TimingCache
+from edge_agent.engine_host.build.tries import Tries
 from edge_agent.engine_host.failures import shortened
 from edge_agent.engine_host.trt.logger import Hearing
 
@@ -52,7 +53,6 @@ class Job:
         self._progress = progress
         self._timing = TimingCache(order.timing_cache, order.timing_temporary)
         self._warnings = []
-        self._said = []  # in the last try that failed
 
     def run(self):
         """The fields of the report."""
@@ -111,34 +111,35 @@ class Job:
         return profile.profiles(inputs, order.profiles, order.declared, largest, order.usual_batch_size)
 
     def _plan(self, builder, network, profiles, wanted):
-        """(plan, workspace): from the largest workspace down while memory is what fails."""
-        text, words, workspace = "", "", 0
-        for workspace, lean in self._tries():
+        """(plan, workspace), after as many tries as may help."""
+        order, text = self._order, ""
+        can_be_lean = self._tools.has("library_tactics") and self._tools.has("workspace_size")
+        tries = Tries(order.workspaces, order.larger_workspace, can_be_lean, order.memory_short)
+        while True:
             with Hearing(self._tools.log) as heard:
-                plan, said = self._try(builder, network, profiles, wanted, workspace, lean, text)
+                plan, said = self._try(builder, network, profiles, wanted, tries.workspace, tries.lean, text)
             if plan is not None:
-                return plan, workspace
-            self._said = lines = ([said] if said else []) + heard.lines
-            words = said or heard.words
+                return plan, tries.workspace
             if wanted.misfit():
                 why = "the calibration cache is not this model's, or not one of TensorRT's entropy calibration 2: %s"
-                raise refused("build.precision_unsupported", why % words, permanent=True)
-            if not speaks_of_memory(lines):
-                raise refused("build.failed", words)
-            why = "found no way to run a layer" if speaks_of_implementation(lines) else "ran out of memory"
-            text = "with a workspace of %d MB TensorRT %s; tried again" % (workspace // MIB, why)
-        raise refused("build.out_of_memory", "with a workspace of %d MB: %s" % (workspace // MIB, words))
+                raise refused("build.precision_unsupported", why % (said or heard.words), permanent=True)
+            text = self._next(tries, said, heard)
 
-    def _tries(self):
-        """(workspace, lean). Lean does without cuBLAS and cuDNN, which cost half a gigabyte where 8.x uses them.
-
-        At last a layer that has no kernel without them is tried with them.
-        """
-        lean = self._tools.has("library_tactics") and self._tools.has("workspace_size")
-        for workspace in self._order.workspaces:
-            yield workspace, lean
-        if lean and speaks_of_implementation(self._said):
-            yield self._order.workspaces[0], False
+    @staticmethod
+    def _next(tries, said, heard):
+        """What the next try says of itself; Refused where there is none."""
+        lines, words, size = ([said] if said else []) + heard.lines, said or heard.words, tries.workspace // MIB
+        if lacks_memory(lines):
+            if tries.after_memory():
+                return "with a workspace of %d MB TensorRT ran out of memory; tried again" % size
+        elif not lacks_implementation(lines):
+            raise refused("build.failed", words)
+        elif tries.after_implementation():
+            return "with a workspace of %d MB TensorRT found no way to run a layer; tried again" % size
+        elif not tries.out_of_memory:
+            text = "no way to run a layer with a workspace of %d MB; a larger workspace_mb in [build] may help: %s"
+            raise refused("build.failed", text % (size, words))
+        raise refused("build.out_of_memory", "with a workspace of %d MB: %s" % (size, words))
 
     def _try(self, builder, network, profiles, wanted, workspace, lean, text):
         """(plan or None, what went wrong where TensorRT's log does not tell)."""

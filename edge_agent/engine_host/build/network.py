@@ -1,6 +1,6 @@
 """The network that TensorRT reads out of an ONNX file."""
 
-from edge_agent.engine_host.build.failures import refused, speaks_of_memory
+from edge_agent.engine_host.build.failures import lacks_memory, refused
 from edge_agent.engine_host.build.profile import Input
 from edge_agent.engine_host.failures import shortened
 from edge_agent.engine_host.trt.logger import Hearing
@@ -36,7 +36,7 @@ class Network:
         errors = [_ParserError(tools, self._parser.get_error(index)) for index in range(self._parser.num_errors)]
         texts = list(dict.fromkeys(error.text for error in errors))[:_MAX_ERRORS] or [heard.words]
         text = "; ".join(texts)
-        if any(error.code == "MEM_ALLOC_FAILED" for error in errors) or speaks_of_memory(heard.lines + texts):
+        if any(error.code == "MEM_ALLOC_FAILED" for error in errors) or lacks_memory(heard.lines + texts):
             raise refused("build.out_of_memory", "reading the model: %s" % text)
         code = "build.unsupported_operator" if any(error.lacks_operator for error in errors) else "build.parse_failed"
         raise refused(code, text, permanent=True)

@@ -21,6 +21,8 @@ class Order:
         self.workspaces = [int(size) for size in message["workspaces"]]
         if not self.workspaces or min(self.workspaces) < 1:
             raise ValueError("workspaces %r" % self.workspaces)
+        self.larger_workspace = int(message["larger_workspace"])
+        self.memory_short = bool(message["memory_short"])
         asked = message["max_batch_size"]
         self.max_batch_size = None if asked is None else int(asked)
         self.usual_batch_size = int(message["usual_batch_size"])

@@ -40,6 +40,8 @@ class Bench:
             "output": str(self.plan),
             "precision": "fp32",
             "workspaces": [256 * MIB, 64 * MIB],
+            "larger_workspace": 0,
+            "memory_short": False,
             "max_batch_size": 8,
             "usual_batch_size": 0,
             "profiles": [],
@@ -306,14 +308,53 @@ def test_without_memory_for_the_smallest_workspace_the_build_is_out_of_memory(be
     assert "out of memory" in refused["text"]
 
 
+def tried(answer):
+    """Workspaces of the tries, in MB."""
+    return [told["workspace_bytes"] // MIB for told in answer["told"] if told["phase"] == "build"]
+
+
 @pytest.mark.parametrize("version", ALL)
-def test_a_layer_without_kernel_counts_as_want_of_memory(bench, version):
+@pytest.mark.parametrize("short", [False, True])
+def test_a_layer_without_kernel_is_never_tried_with_less_and_is_no_want_of_memory(bench, version, short):
+    """It is often too little workspace, or a source of kernels that is off: less of either finds no kernel either."""
     bench.faults = {"build": "no_tactic"}
+    answer = bench.build(version, larger_workspace=512 * MIB, memory_short=short)
+    assert (answer["code"], answer["permanent"]) == ("build.failed", False)
+    assert "a larger workspace_mb in [build] may help" in answer["text"]
+    lean_first = [256] if short and version in EIGHT else []
+    assert tried(answer) == [*lean_first, 256, 512]
+
+
+@pytest.mark.parametrize("version", ALL)
+def test_a_larger_workspace_is_tried_where_it_may_be_and_a_layer_has_no_kernel(bench, version):
+    bench.faults = {"no_kernel_below": 300 * MIB}
+    report = bench.build(version, larger_workspace=512 * MIB)["report"]
+    assert report["workspace_bytes"] == 512 * MIB
+    assert bench.fields()["workspace"] == 512 * MIB
+
+
+@pytest.mark.parametrize("version", EIGHT)
+def test_all_sources_of_kernels_are_there_from_the_start_where_memory_is_not_short(bench, version):
+    bench.faults = {"needs_libraries": True}
     answer = bench.build(version)
-    assert (answer["code"], answer["permanent"]) == ("build.out_of_memory", False)
-    sizes = [told["workspace_bytes"] // MIB for told in answer["told"] if told["phase"] == "build"]
-    # 8.x goes without cuBLAS and cuDNN; the last try is with them
-    assert sizes == ([256, 64, 256] if version in EIGHT else [256, 64])
+    assert tried(answer) == [256]
+    assert answer["report"]["workspace_bytes"] == 256 * MIB
+
+
+@pytest.mark.parametrize("version", EIGHT)
+def test_where_memory_is_short_a_layer_that_needs_the_libraries_gets_them_at_the_largest_size(bench, version):
+    bench.faults = {"needs_libraries": True}
+    answer = bench.build(version, memory_short=True)
+    assert tried(answer) == [256, 256]
+    assert answer["report"]["workspace_bytes"] == 256 * MIB
+
+
+@pytest.mark.parametrize("version", EIGHT)
+def test_after_want_of_memory_it_goes_without_the_libraries_first(bench, version):
+    bench.faults = {"needs_libraries": True, "no_memory_above": 100 * MIB}
+    answer = bench.build(version, larger_workspace=512 * MIB)
+    assert tried(answer) == [256, 64, 256, 64]
+    assert answer["report"]["workspace_bytes"] == 64 * MIB
 
 
 @pytest.mark.parametrize("version", ["8.2", "10.3.0"])

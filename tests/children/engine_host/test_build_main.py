@@ -44,6 +44,8 @@ class BuilderProcess:
             "output": str(self.folder / "plan.tmp"),
             "precision": "fp16",
             "workspaces": [256 * MIB],
+            "larger_workspace": 0,
+            "memory_short": False,
             "max_batch_size": 8,
             "usual_batch_size": 0,
             "profiles": [],

@@ -37,7 +37,8 @@ def test_the_child_reads_what_the_agent_writes():
         optimization_level=2,
         expected_s=60.0,
     )
-    read = Order(json.loads(json.dumps(order.fields((512, 256)))))
+    read = Order(json.loads(json.dumps(order.fields((512, 256), 1024, True))))
+    assert (read.larger_workspace, read.memory_short) == (1024, True)
     assert (read.onnx, read.output, read.precision, read.workspaces) == ("/m.onnx", "/m.plan", "int8", [512, 256])
     assert (read.max_batch_size, read.usual_batch_size, read.declared) == (8, 2, {"x": (-1, 4)})
     assert read.profiles == REPLY["profiles"]
@@ -48,6 +49,7 @@ def test_the_child_reads_what_the_agent_writes():
 def test_what_may_be_left_open_stays_open():
     read = Order(BuildOrder("m/1", "/m.onnx", "/m.plan").fields((256,)))
     assert (read.max_batch_size, read.strongly_typed, read.optimization_level, read.dla_core) == (None, None, None, -1)
+    assert (read.larger_workspace, read.memory_short) == (0, False)
 
 
 @pytest.mark.parametrize("change", [{"precision": "int4"}, {"workspaces": []}, {"workspaces": [0]}, {"inputs": [{}]}])

@@ -233,7 +233,8 @@ def _build(network, config):
     _pass_time(config, seconds * (_WARM_SHARE if _measured(network, config) else 1.0))
     if fault == "oom" or (limit is not None and config._workspace() > limit):
         raise _Failed("Error Code 2: OutOfMemory (no further information): Cuda Runtime (out of memory)")
-    if fault == "no_tactic":
+    lean = faults.get("needs_libraries") and not config._uses_libraries()
+    if fault == "no_tactic" or lean or config._workspace() < faults.get("no_kernel_below", 0):
         raise _Failed("Error Code 10: Internal Error (Could not find any implementation for node Add_0.)")
     if fault == "none":
         raise _Failed("Error Code 2: Internal Error (Assertion failed)")

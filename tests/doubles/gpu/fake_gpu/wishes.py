@@ -110,6 +110,11 @@ class IBuilderConfig(native.Native):
     def get_tactic_sources(self):
         return self._sources
 
+    def _uses_libraries(self):
+        """Whether kernels of cuDNN may be taken."""
+        cudnn = getattr(enum("TacticSource"), "CUDNN", None)
+        return cudnn is not None and bool(self._sources >> int(cudnn) & 1)
+
     def create_timing_cache(self, serialized_timing_cache):
         try:
             return ITimingCache(serialized_timing_cache)
