@@ -16,6 +16,8 @@ class GpuFacts:
     tensorrt: str = ""  #: its version, with the build where it tells it
     api: str = ""  #: io_tensors or bindings
     cuda_driver: int = 0  #: CUDA version of the driver, 1000 * major + 10 * minor
+    cuda_runtime: int = 0  #: of CUDA's runtime likewise; 0 where TensorRT carries it within itself
+    plugins: Tuple[str, ...] = ()  #: SHA-256 of each library of TensorRT's plugins
     device: str = ""
     compute_capability: Tuple[int, int] = (0, 0)
     multiprocessors: int = 0
@@ -43,6 +45,8 @@ class GpuFacts:
             tensorrt=str(reply.get("tensorrt", "")),
             api=str(reply.get("api", "")),
             cuda_driver=int(reply.get("cuda_driver", 0)),
+            cuda_runtime=int(reply.get("cuda_runtime", 0)),
+            plugins=tuple(str(digest) for digest in reply.get("plugins", ())),
             device=str(reply.get("device", "")),
             compute_capability=(int(major), int(minor)),
             multiprocessors=int(reply.get("multiprocessors", 0)),

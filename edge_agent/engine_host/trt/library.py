@@ -4,7 +4,7 @@ import importlib
 import threading
 
 from edge_agent.engine_host.failures import shortened
-from edge_agent.engine_host.trt import device, driver, logger, names, outputs
+from edge_agent.engine_host.trt import device, driver, logger, mapped, names, outputs
 from edge_agent.engine_host.trt.driver import Unavailable
 
 _lock = threading.Lock()
@@ -49,6 +49,8 @@ class Library:
             "tensorrt": str(self.trt.__version__),
             "api": self.api,
             "cuda_driver": driver.version(self.native),
+            "cuda_runtime": mapped.cuda_runtime(),
+            "plugins": mapped.plugin_digests(),
             "device": gpu.name,
             "compute_capability": list(capability),
             "multiprocessors": gpu.multiprocessors,

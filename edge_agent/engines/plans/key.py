@@ -12,7 +12,7 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 from edge_agent.domain.gpu import GpuFacts
 
 #: raised when this agent's builder makes other plans of the same order
-BUILDER_VERSION = 1
+BUILDER_VERSION = 2
 
 _DIGITS = 32
 _TIMING_DIGITS = 16
@@ -30,11 +30,12 @@ class PlanTarget:
     compute_capability: Tuple[int, int]
     device: str
     multiprocessors: int  #: boards of one generation differ in it
+    cuda_runtime: int = 0
     l4t: str = ""  #: as in 36.4.3; empty where it is no Jetson
     plugins: Tuple[str, ...] = ()  #: SHA-256 of each plugin library
 
     @classmethod
-    def of(cls, facts: GpuFacts, l4t: str = "", plugins: Sequence[str] = ()) -> PlanTarget:
+    def of(cls, facts: GpuFacts, l4t: str = "") -> PlanTarget:
         """As the engine host says what it runs on."""
         major, minor = facts.compute_capability
         return cls(
@@ -43,8 +44,9 @@ class PlanTarget:
             compute_capability=(major, minor),
             device=facts.device,
             multiprocessors=facts.multiprocessors,
+            cuda_runtime=facts.cuda_runtime,
             l4t=l4t,
-            plugins=tuple(sorted(plugins)),
+            plugins=tuple(sorted(facts.plugins)),
         )
 
 

@@ -27,6 +27,8 @@ def test_facts_tell_the_library_and_the_device(gpu, version):
         "tensorrt": version,
         "api": api,
         "cuda_driver": 11040,
+        "cuda_runtime": 0,
+        "plugins": [],
         "device": "Orin NX",
         "compute_capability": [8, 7],
         "multiprocessors": 8,

@@ -12,9 +12,16 @@ from edge_agent.engines.plans import key as key_module
 from edge_agent.engines.plans.key import PlanKey, PlanRecipe, PlanTarget
 
 FACTS = GpuFacts(
-    available=True, tensorrt="10.3.0.26", cuda_driver=12060, device="Orin", compute_capability=(8, 7), multiprocessors=16
+    available=True,
+    tensorrt="10.3.0.26",
+    cuda_driver=12060,
+    cuda_runtime=12050,
+    plugins=("b" * 64, "a" * 64),
+    device="Orin",
+    compute_capability=(8, 7),
+    multiprocessors=16,
 )
-TARGET = PlanTarget.of(FACTS, l4t="36.4.3", plugins=("b" * 64, "a" * 64))
+TARGET = PlanTarget.of(FACTS, l4t="36.4.3")
 PROFILE = {"x": {"min": (1, 4), "opt": (4, 4), "max": (8, 4)}}
 RECIPE = PlanRecipe(
     precision="fp16", calibration="c" * 64, profiles=(PROFILE,), max_batch_size=8, inputs={"x": (4,)}, workspace_mb=256
@@ -24,6 +31,7 @@ KEY = PlanKey("d" * 64, TARGET, RECIPE)
 OTHER_TARGETS: Dict[str, Any] = {
     "tensorrt": "10.3.0.27",
     "cuda_driver": 12020,
+    "cuda_runtime": 12040,
     "compute_capability": (8, 6),
     "device": "Orin NX",
     "multiprocessors": 8,
@@ -84,16 +92,22 @@ def test_another_builder_is_another_plan(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_order_of_what_has_none_does_not_count() -> None:
     profile = {"x": {"max": [8, 4], "min": [1, 4], "opt": [4, 4]}}
     recipe = dataclasses.replace(RECIPE, profiles=(profile,), flags=("B", "A"))
-    target = PlanTarget.of(FACTS, "36.4.3", ("a" * 64, "b" * 64))
+    target = PlanTarget.of(dataclasses.replace(FACTS, plugins=("a" * 64, "b" * 64)), "36.4.3")
     assert (
         PlanKey(KEY.model, target, recipe).digest
         == PlanKey(KEY.model, TARGET, dataclasses.replace(RECIPE, flags=("A", "B"))).digest
     )
 
 
+def test_what_the_host_says_of_its_libraries_is_in_the_key() -> None:
+    reply = {"available": True, "tensorrt": "10.3.0", "compute_capability": [8, 7], "plugins": ["b" * 64], "cuda_runtime": 12050}
+    target = PlanTarget.of(GpuFacts.from_reply(reply))
+    assert (target.plugins, target.cuda_runtime) == (("b" * 64,), 12050)
+
+
 def test_the_digest_is_the_same_in_every_run_and_python() -> None:
     """A change of this number makes every box build all its plans again: raise BUILDER_VERSION instead, and say so."""
     assert (
         PlanKey("0" * 64, PlanTarget("10.3.0", 12060, (8, 7), "Orin", 16), PlanRecipe("fp16")).digest
-        == "41577cb97b6b6082b0ffcc9bc004455a"
+        == "36d491d4713cd538217ac7c2aad0db5e"
     )
