@@ -48,7 +48,7 @@ import importlib.util, sys
 spec = importlib.util.spec_from_file_location("mapped", sys.argv[1])
 mapped = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(mapped)
-print(mapped.cuda_runtime(sys.argv[2]), mapped.cuda_runtime(), mapped.plugin_digests())
+print(mapped.cuda_runtime(), mapped.cuda_runtime(sys.argv[2]), mapped.plugin_digests())
 """
 
 
@@ -75,7 +75,7 @@ def test_cuda_s_runtime_is_the_one_that_tensorrt_is_linked_to(tmp_path, maps):
     runtime = compiled(tmp_path / "libcudart.so.12", answers % 12060)
     other = compiled(tmp_path / "libcudart.so.11", answers % 11040)
     linked = compiled(tmp_path / "libnvinfer.so.10", "int trt(void) { return 1; }\n", runtime)
-    assert asked(maps(other, linked)) == "12060 0 []"
+    assert asked(maps(other, linked)) == "0 12060 []"
 
 
 def test_a_tensorrt_that_has_the_runtime_within_itself_tells_none(tmp_path, maps):
