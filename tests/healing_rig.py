@@ -58,7 +58,7 @@ class Gpu:
 
 def surroundings(**changes: Any) -> Surroundings:
     """With pauses that pass quickly."""
-    return Surroundings(**{"tries_clock": FastClock(), "look_s": 0.05, **changes})
+    return Surroundings(**{"tries_clock": FastClock(), "look_s": 0.05, "unable_s": 0.1, "slow_s": 0.1, **changes})
 
 
 def add_plan_model(repository: Path, name: str = "one", config: str = PLAN, version: int = 1) -> Path:

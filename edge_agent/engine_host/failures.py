@@ -8,11 +8,16 @@ _TEXT_KEPT = 600
 
 
 class LoadError(Exception):
-    """A model cannot be loaded; the text names it and says what to do. `code` tells kinds apart where it matters."""
+    """A model cannot be loaded; the text names it and says what to do. `code` tells kinds apart where it matters.
 
-    def __init__(self, text, code=""):
+    `permanent`: the engine says that it cannot run this model, now or later.
+    """
+
+    def __init__(self, text, code="", permanent=False):
         super().__init__(text)
         self.detail = {"code": code} if code else {}
+        if permanent:
+            self.detail["permanent"] = True
 
 
 class ModelFailed(Exception):

@@ -59,7 +59,11 @@ def load(message):
 
 
 def _of_onnx(message, warnings):
-    from edge_agent.engine_host import onnx_engine  # here, since a host of Python models may have numpy alone
+    try:
+        from edge_agent.engine_host import onnx_engine  # here, since a host of Python models may have numpy alone
+    except ImportError as error:
+        text = "%s: this host's interpreter cannot import onnxruntime: %s"
+        raise LoadError(text % (message["path"], error), permanent=True) from error
 
     path = message["path"]
     engine = onnx_engine.open_engine(path, message["threads"])

@@ -10,6 +10,9 @@ from edge_agent.engine_host.tensors import Spec
 
 _ERRORS_ONLY = 3
 _BROKEN = "InvalidProtobuf"  #: ONNX Runtime's class of error for what is no model, or could not be read to its end
+#: its classes of error that are about the model; what else goes wrong may be otherwise the next time
+_MODELS_OWN = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NotImplemented")
+_MEMORY_WORDS = ("alloc", "memory")
 _PIECE = 1 << 20
 _DATATYPES = {
     "tensor(bool)": "BOOL",
@@ -74,7 +77,13 @@ def _once_more(path, threads, error):
         except Exception as again:  # noqa: BLE001 - see above
             error = again
     text = "%s: ONNX Runtime %s cannot load it: %s"
-    raise LoadError(text % (path, onnxruntime.__version__, shortened(error))) from error
+    raise LoadError(text % (path, onnxruntime.__version__, shortened(error)), permanent=_cannot_run(error)) from error
+
+
+def _cannot_run(error):
+    """Whether ONNX Runtime would say the same of this model again."""
+    said = str(error).lower()
+    return type(error).__name__ in _MODELS_OWN and not any(word in said for word in _MEMORY_WORDS)
 
 
 def _check_file(path):

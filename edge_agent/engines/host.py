@@ -53,15 +53,18 @@ class EngineHost:
         self._stopping = False
         self._told_down = False
         self._loading: Optional[asyncio.Lock] = None
+        self._loaded_last: Optional[HostedModel] = None  #: what the process ended of, or while it was loaded
         self._supervisor = Supervisor(
-            ChildSpec("host:" + options.name, "edge_agent.engine_host.main", python=options.python),
+            ChildSpec("host:" + options.name, "edge_agent.engine_host.main", python=options.python, nice=options.nice),
             on_up=self._on_child_up,
             on_down=self._on_child_down,
             on_late_end=self._segments.reaped,
             clock=clock,
         )
         self._facts = HostFacts(self._supervisor, clock)
-        self._bound = MemoryBound(options, clock, self._supervisor, self._traffic, self.models.values, on_event)
+        self._bound = MemoryBound(
+            options, clock, self._supervisor, self._traffic, self.models.values, on_event, lambda: self._facts.shares_memory
+        )
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -115,10 +118,13 @@ class EngineHost:
         except errors.ChildError as error:
             raise errors.ModelNotReady("engine host %s takes no pictures now: %s" % (self.options.name, error)) from error
 
-    async def facts(self, timeout_s: float = 60.0) -> GpuFacts:
-        """What it says of TensorRT and its GPU; unavailable, with the reason, also when it ends of the question."""
+    async def facts(self, timeout_s: float = 0.0) -> GpuFacts:
+        """What it says of TensorRT and its GPU; unavailable, with the reason, also when it ends of the question.
+
+        The first import of TensorRT may take as long as a load: that is the limit when `timeout_s` is 0.
+        """
         assert self._loading is not None
-        return await self._facts.ask(self._loading, timeout_s)
+        return await self._facts.ask(self._loading, timeout_s or self.options.load_timeout_s)
 
     # -- models -----------------------------------------------------------------------------------------------------
 
@@ -144,16 +150,16 @@ class EngineHost:
     async def _try_load(self, model: HostedModel) -> bool:
         """False when the host died, of this model or of another one that was loaded before it."""
         child = await self._supervisor.wait_up(self.options.load_timeout_s)
+        if model.error is not None:
+            raise model.error
         assert self._loading is not None
         async with self._loading:
             if child.gone:
                 return False
             try:
                 await self._load_into(child, model)
-            except errors.ChildGone as error:
-                self._count_death(model, str(error))
-                if model.error is not None:
-                    raise model.error from error
+            except errors.ChildGone:
+                self._loaded_last = model  # whose doing it was is known when it is known how the process ended
                 return False
         return True
 
@@ -252,16 +258,18 @@ class EngineHost:
         except errors.EngineLoadError as error:
             model.error = error
             model.close()
-        except errors.ChildGone as error:
-            self._count_death(model, str(error))
+        except errors.ChildGone:
+            self._loaded_last = model
             raise
 
     def _on_child_down(self, reason: str, reaped: bool) -> None:
         """The process ended: everything in flight is lost, and all that is told of it goes by what is left."""
         if not reaped:
             self._segments.abandon(self._supervisor.pid or 0)
-        suspect = not self._traffic.loading and not self._bound.ending
+        killed = self._supervisor.killed_from_outside
+        suspect = not self._traffic.loading and not self._bound.ending and not killed
         self._bound.down()
+        self._judge_load(reason, killed)
         self._blame(suspect)
         self._traffic.reset()
         instances = [instance for model in self.models.values() for instance in model.instances]
@@ -277,6 +285,12 @@ class EngineHost:
         self._told_down = True  # one event for each change of state, not for each try
         _log.warning("engine host %s ended: %s", self.options.name, reason, extra={"code": self.end_code})
         self._on_event("engine_host.down", self.options.name, reason)
+
+    def _judge_load(self, reason: str, killed: bool) -> None:
+        """The model that was being loaded ended it, unless the kernel or somebody else did."""
+        model, self._loaded_last = self._loaded_last, None
+        if model is not None and (model.killed if killed else model.died)(self._clock.monotonic(), reason):
+            self.on_change(model)
 
     def _blame(self, suspect: bool) -> None:
         """A Python model is not run again alone to find out whose doing it was: what ran alone by chance is enough."""

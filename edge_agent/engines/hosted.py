@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Deque, List, Optional
 
 from edge_agent.domain.status import PartStatus, State
@@ -28,6 +29,8 @@ class HostOptions:
     memory_max_bytes: int = 0  #: 0: no bound
     memory_look_s: float = 5.0  #: how often that is looked at
     memory_pause_s: float = 300.0  #: at least between two ends for it
+    memory_root: Path = Path("/")  #: where the machine's memory is looked up
+    nice: int = 0
 
 
 @dataclass(eq=False)
@@ -38,7 +41,8 @@ class HostedModel:
     instances: List[EngineInstance]
     report: Optional[LoadReport] = None
     error: Optional[EngineError] = None  #: why it cannot be loaded any more
-    deaths: Deque[float] = field(default_factory=deque)
+    deaths: Deque[float] = field(default_factory=deque)  #: that it is to blame for
+    kills: Deque[float] = field(default_factory=deque)  #: from outside, while it was loaded
 
     @property
     def ready(self) -> bool:
@@ -47,20 +51,35 @@ class HostedModel:
 
     def died(self, now: float, reason: str) -> bool:
         """Its loading, or a lone run of it, ended its host; True when that was once too often, as `error` says."""
-        self.deaths.append(now)
-        while self.deaths[0] < now - _DEATH_WINDOW_S:
-            self.deaths.popleft()
-        if len(self.deaths) < _DEATHS_ALLOWED:
+        deaths = _counted(self.deaths, now)
+        if deaths < _DEATHS_ALLOWED:
             return False
         text = "%s ended its engine host %d times within a minute; last: %s"
-        deaths = len(self.deaths)
         self.error = EngineLoadError(text % (self.order.label, deaths, reason), code="model.stopped", deaths=deaths)
+        return True
+
+    def killed(self, now: float, reason: str) -> bool:
+        """Its host was killed while it was loaded, for want of memory most likely: no word about the model. As `died`."""
+        if _counted(self.kills, now) < _DEATHS_ALLOWED:
+            return False
+        text = (
+            "the engine host of %s was killed %d times within a minute while it was loaded (is there memory for it?); last: %s"
+        )
+        self.error = EngineLoadError(text % (self.order.label, len(self.kills), reason), code="model.stopped")
         return True
 
     def close(self) -> None:
         """Takes no batches any more; its host, if it runs, frees what it had for them."""
         for instance in self.instances:
             instance.close()
+
+
+def _counted(ends: Deque[float], now: float) -> int:
+    """How many there were in the last minute, with the one now."""
+    ends.append(now)
+    while ends[0] < now - _DEATH_WINDOW_S:
+        ends.popleft()
+    return len(ends)
 
 
 def end_code(supervisor: Supervisor) -> str:

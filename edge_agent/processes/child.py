@@ -170,6 +170,11 @@ class Child:
         """Exit status, negative for a signal; None until it was reaped."""
         return self._process.returncode
 
+    @property
+    def killed_from_outside(self) -> bool:
+        """Whether SIGKILL ended it that the agent did not send; known when it was reaped."""
+        return not self._why_killed and self._process.returncode == -signal.SIGKILL
+
     def reason(self) -> str:
         """Why it ended, for people: who killed it, or how it went and the last thing it said."""
         if self._why_killed:

@@ -111,6 +111,11 @@ class Supervisor:
         if self._lingering:
             await asyncio.wait(self._lingering)
 
+    @property
+    def killed_from_outside(self) -> bool:
+        """Whether SIGKILL ended the last life, and not by the agent: the kernel does so for want of memory."""
+        return self._life is not None and self._life.killed_from_outside
+
     async def wait_up(self, timeout_s: float) -> Child:
         """The child, once it is up. ChildTimeout says why it is not; ChildGone when the supervisor stops."""
         if self.child is not None:

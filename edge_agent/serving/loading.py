@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, AsyncIterator, Awaitable, Callable, Dict, List, Mapping, Optional
 from typing import Counter as Counts
+from weakref import WeakKeyDictionary
 
 from edge_agent import errors
 from edge_agent.batching.batcher import DynamicBatcher
@@ -31,7 +32,7 @@ from edge_agent.processes.arena import Arena
 from edge_agent.serving.repository import digest
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.statistics import VersionStatistics
-from edge_agent.serving.version import ServedVersion
+from edge_agent.serving.version import ServedVersion, deaths_of
 from edge_agent.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -42,8 +43,7 @@ UNREADABLE = "model.unreadable"
 #: by what an engine is called, what its host is told
 _PLATFORMS = {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan", "python": "python"}
 
-_FACTS_S = 30.0  #: for a host to start and to look for a GPU; until then nobody serves what TensorRT should
-
+_NICE_ASIDE = 10  #: of hosts whose models answer nobody
 #: loads a version that TensorRT should serve, one way or another
 Heal = Callable[[ServedVersion], Awaitable[None]]
 
@@ -68,6 +68,7 @@ class Loader:
         self._on_event = on_event
         self._calls = calls
         self._starting: Optional[asyncio.Lock] = None
+        self._batchers: WeakKeyDictionary[HostedModel, DynamicBatcher] = WeakKeyDictionary()
         self._used: Counts[str] = Counter()  #: hosts that somebody asks something, models or not
         self.heal: Heal = self.serve_file
         self.on_change: Callable[[HostedModel], None] = lambda hosted: None
@@ -93,6 +94,7 @@ class Loader:
         except errors.ConfigError as error:
             version.become(State.FAILED, "model.config_rejected", text=str(error))
         except (errors.EdgeAgentError, OSError) as error:
+            version.deaths = deaths_of(error)
             version.become(State.FAILED, load_code(error), text=str(error))
         await self.end_idle_hosts()  # one that came for this version alone has nothing to do
 
@@ -126,7 +128,7 @@ class Loader:
     async def facts(self, like: str) -> GpuFacts:
         """What the host of that name has of TensorRT; it is started for it where no model has done so."""
         async with self._using(like) as host:
-            return await host.facts(_FACTS_S)
+            return await host.facts()
 
     @contextlib.asynccontextmanager
     async def _using(self, like: str) -> AsyncIterator[EngineHost]:
@@ -136,6 +138,10 @@ class Loader:
             yield await self._host(like)
         finally:
             self._used[like] -= 1
+
+    def is_empty(self, like: str) -> bool:
+        """Whether no model is in the host of that name."""
+        return like not in self.hosts or not self.hosts[like].models
 
     def python(self, like: str) -> str:
         """The interpreter of a host; empty: the agent's own."""
@@ -154,7 +160,7 @@ class Loader:
         name, number, metrics = version.name, version.version, self._metrics
         assert hosted.report is not None
         counted = {} if version.aside else {"on_batch": lambda rows, reason: metrics.batch_done(name, number, rows, reason)}
-        return DynamicBatcher(
+        batcher = self._batchers[hosted] = DynamicBatcher(
             name,
             number,
             version.policy(hosted.report.max_requests),
@@ -163,6 +169,7 @@ class Loader:
             on_ran=_counter(version.statistics),
             **counted,
         )
+        return batcher
 
     def _order(self, version: ServedVersion, engine: str, path: Path, host_name: str) -> LoadOrder:
         config = version.config
@@ -202,9 +209,8 @@ class Loader:
         async with self._starting:
             if name not in self.hosts:
                 section = self._sections.get(like) or HostSection()
-                options = HostOptions(
-                    name, section.python, section.batch_timeout_s, section.load_timeout_s, section.memory_max_bytes
-                )
+                limits = (section.batch_timeout_s, section.load_timeout_s, section.memory_max_bytes)
+                options = HostOptions(name, section.python, *limits, nice=_NICE_ASIDE if aside else 0)
                 host = EngineHost(options, self._arena, self._clock, self._on_host_event, self._calls)
                 host.on_change = self._on_hosted_change
                 self.hosts[name] = host  # first, so that `stop` finds it even if this is cancelled
@@ -212,6 +218,9 @@ class Loader:
             return self.hosts[name]
 
     def _on_hosted_change(self, hosted: HostedModel) -> None:
+        """What waits for a model that was given up ends, also where no catalogue has it."""
+        if hosted.error is not None and hosted in self._batchers:
+            self._batchers[hosted].close(errors.ModelNotReady(str(hosted.error)))
         self.on_change(hosted)
 
     def _on_host_event(self, kind: str, name: str, text: str) -> None:

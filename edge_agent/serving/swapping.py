@@ -47,7 +47,7 @@ class Swaps:
         self._journal = journal
         self._clock = clock
         self._loaded: Dict[str, Tuple[str, Fingerprint]] = {}  #: by label: the config and the files it was made of
-        self._lies: Dict[str, ModelEntry] = {}  #: by label: what serves was loaded from this
+        self._lies: Dict[str, ModelEntry] = {}  #: by label: what serves, or should, was loaded from this
         self._tasks = Tasks()
 
     async def stop(self) -> None:
@@ -103,7 +103,7 @@ class Swaps:
             self._record(new)
         if not _up(new):
             if model.versions.get(new.version) is new:
-                self._lies.pop(label, None)
+                self._lies[label] = entry  # it may come up later, with the configuration that it has
                 if old is not None:
                     await self.put_down(old)
             return _why_not(new)

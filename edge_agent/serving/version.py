@@ -25,6 +25,9 @@ from edge_agent.serving.statistics import VersionStatistics
 
 _ENGINES = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt", "python": "python"}
 
+#: as often as this a version ends its host before it is given up
+_DEATHS = 3
+
 
 class ServedVersion:
     """A version that was asked for: loading, ready, or failed with a reason."""
@@ -63,7 +66,8 @@ class ServedVersion:
         self.plan: Optional[Plan] = None  #: what TensorRT runs
         self.truth_digest = ""  #: of the ONNX model and its data, where a plan is made of it
         self.figures: Dict[str, Any] = {}  #: of its check
-        self.unchecked = ""  #: why its plan could not be checked, which lies there
+        self.unused: Optional[Tuple[str, str]] = None  #: code and reason: its plan is there, and not used till the next load
+        self.deaths = 0  #: of its host that it is to blame for, where it was given up
         self.build: Optional[BuildStatus] = None  #: how its plan comes to be
         self.on_gone: Callable[[], None] = lambda: None  #: it answers nobody any more
         self._clock = clock
@@ -86,6 +90,11 @@ class ServedVersion:
         """Whether requests are taken now."""
         up = self.part.state in (State.OK, State.DEGRADED) and self.settled
         return up and self.hosted is not None and self.hosted.ready
+
+    @property
+    def crashes(self) -> bool:
+        """Whether it was given up as it ended its host again and again; what failed for the moment does not count."""
+        return self.deaths >= _DEATHS
 
     @property
     def settled(self) -> bool:
@@ -226,3 +235,8 @@ class ServedVersion:
             built = {"precision": made.precision, "built_at": made.built_at, "bytes": made.size} if made.size else {}
             shown["plan"] = {**self.figures, **built}  # of somebody else's plan nobody knows how it was made
         return shown if self.build is None else {**shown, "build": self.build.as_json()}
+
+
+def deaths_of(error: Exception) -> int:
+    """How often a version ended its host within a minute, where this says that it was given up for it; else 0."""
+    return int(error.args_by_name.get("deaths") or 0) if isinstance(error, errors.EdgeAgentError) else 0

@@ -22,10 +22,10 @@ class Asked(NamedTuple):
     seconds: float
 
 
-async def ask(version: ServedVersion, arena: Arena, inputs: Mapping[str, Any], keep: bool = True) -> Asked:
+async def ask(version: ServedVersion, arena: Arena, inputs: Mapping[str, Any], deadline: float, keep: bool = True) -> Asked:
     """The version's answer. ArenaFull, PayloadTooLarge, ModelNotReady, ExecutionError, HostDied and so on.
 
-    Without `keep` the outputs are not copied.
+    `deadline`: monotonic second; DeadlineExceeded. Without `keep` the outputs are not copied.
     """
     shapes = _shapes(version.inputs, inputs)
     sizes = [packed_bytes(spec.datatype, shape) for spec, shape in zip(version.inputs, shapes)]
@@ -36,7 +36,9 @@ async def ask(version: ServedVersion, arena: Arena, inputs: Mapping[str, Any], k
         tensors = _placed(version.inputs, shapes, sizes, leases[0])
         await to_the_end(_write, tensors, inputs)
         room = wish.filled(leases[1:]) if len(leases) > 1 else None
-        request = InferRequest(version.name, tuple(tensors), version.version, room=room, source="agent/verify")
+        request = InferRequest(
+            version.name, tuple(tensors), version.version, room=room, deadline=deadline, source="agent/verify"
+        )
         response = await version.infer(request)
         try:
             outputs = await to_the_end(_read, response) if keep else {}
@@ -73,7 +75,12 @@ def _placed(specs: Sequence[TensorSpec], shapes: Sequence[Tuple[int, ...]], size
 
 def _write(tensors: Sequence[Tensor], inputs: Mapping[str, Any]) -> None:
     for tensor in tensors:
-        tensor.view()[:] = packed(inputs[tensor.name], tensor.datatype)
+        array = inputs[tensor.name]
+        try:
+            tensor.view()[:] = packed(array, tensor.datatype)
+        except (ValueError, TypeError) as error:  # of what a file has as numbers
+            text = "input '%s' is %s, and %s cannot be made of that: %s"
+            raise errors.EngineLoadError(text % (tensor.name, tensor.datatype.value, array.dtype, error)) from error
 
 
 def _read(response: InferResponse) -> Dict[str, Any]:

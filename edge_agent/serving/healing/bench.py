@@ -6,12 +6,14 @@ import contextlib
 import logging
 import os
 from pathlib import Path
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
-from edge_agent.engines.build_order import BuildProgress
+from edge_agent.engines.build_order import BuildOrder, BuildProgress
 from edge_agent.engines.builder import Builder
+from edge_agent.engines.plans import plan_files
+from edge_agent.engines.plans.digest import onnx_digest
 from edge_agent.engines.plans.onnx_files import external_files
 from edge_agent.engines.plans.shelf import Plan
 from edge_agent.engines.plans.sidecar import Sidecar
@@ -35,6 +37,10 @@ class Built(NamedTuple):
     plan: Optional[Plan]  #: on the shelf
 
 
+class Changed(Exception):
+    """The model's files are not those any more that the plan should be made of."""
+
+
 class Bench:
     """A builder for each interpreter."""
 
@@ -51,16 +57,28 @@ class Bench:
         for builder in self._builders.values():
             await builder.stop()
 
+    async def wait(self, job: Job) -> str:
+        """Why its build had better not begin yet: memory is short, or a builder that was killed is still there."""
+        lingers = next((text for text in (builder.lingers() for builder in self._builders.values()) if text), "")
+        try:
+            return lingers or await self._builder(self._python(job)).wait(await self._order(job))
+        except OSError:
+            return ""  # the model went: the build says so
+
     async def build(self, job: Job, beside: bool) -> Built:
         """One try. BuildFailed, StoreError, OSError. `beside`: not onto the shelf, where a plan lies that serves meanwhile."""
-        temporary, timing_cache = await self._plans.paths(job.key)
-        version = job.first
-        onnx = version.entry.onnx
+        version, onnx = job.first, job.first.entry.onnx
         assert onnx is not None
-        size = await in_thread(_model_bytes, onnx)
-        order = recipe.order(version.label, onnx, version.config, job.precision, temporary, timing_cache, size)
-        builder = self._builder(self._places.python(version.config))
+        before = await self._made_of(job, onnx)
+        order = await self._order(job)
+        temporary, builder = Path(order.output_path), self._builder(self._python(job))
         report = await builder.build(order, lambda progress: _told(job, progress))
+        try:
+            if await self._made_of(job, onnx) != before:
+                raise Changed
+        except Changed:
+            await in_thread(plan_files.discard, temporary)
+            raise
         for warning in report.warnings:
             _log.warning("build of %s: %s", version.label, warning, extra={"code": "model.warning"})
         sidecar = Sidecar.of(job.key, version.label, report.precision, self._clock.now(), report.io, report.as_json())
@@ -69,8 +87,35 @@ class Bench:
         plan = await self._plans.add(temporary, sidecar)
         if plan.sidecar.sha256 in plan.sidecar.refused_plans:
             await self._plans.quarantine(plan, "engine.plan_refused", _SAME)
-            raise errors.BuildFailed("%s: %s" % (version.label, _SAME), "engine.plan_refused", permanent=True)
+            raise errors.BuildFailed("%s: %s" % (version.label, _SAME), "engine.plan_refused")
         return Built(plan.path, plan.sidecar, plan)
+
+    async def _made_of(self, job: Job, onnx: Path) -> Tuple[object, ...]:
+        """What tells the files apart from all that could have been put in their place meanwhile. Changed."""
+        calibration = recipe.calibration_file(job.first.config, onnx, job.precision)
+
+        def look() -> Tuple[object, ...]:
+            digest = recipe.file_sha256(calibration) if calibration is not None else ""
+            if onnx_digest(onnx) != job.key.model or digest != job.key.recipe.calibration:
+                raise Changed
+            files = [onnx, *external_files(onnx), *([calibration] if digest else [])]
+            return tuple((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in map(os.stat, map(str, files)))
+
+        try:
+            return await in_thread(look)
+        except (errors.EngineLoadError, OSError) as error:  # it goes or changes in this moment
+            raise Changed from error
+
+    async def _order(self, job: Job) -> BuildOrder:
+        temporary, timing_cache = await self._plans.paths(job.key)
+        version = job.first
+        onnx = version.entry.onnx
+        assert onnx is not None
+        size = await in_thread(_model_bytes, onnx)
+        return recipe.order(version.label, onnx, version.config, job.precision, temporary, timing_cache, size)
+
+    def _python(self, job: Job) -> str:
+        return self._places.python(job.first.config)
 
     def _builder(self, python: str) -> Builder:
         if python not in self._builders:
@@ -83,6 +128,8 @@ class Bench:
 
 def _told(job: Job, progress: BuildProgress) -> None:
     status = job.status
+    if status.state != "building":
+        return  # its last word, after the job was ended
     status.phase, status.percent, status.eta_s, status.text = (
         progress.phase,
         progress.percent,

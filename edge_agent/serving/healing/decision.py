@@ -14,7 +14,7 @@ from edge_agent.engines.plans.sidecar import Refusal
 #: after these another precision may do what this one could not
 _FALLS = ("build.precision_unsupported", "engine.verify_failed", "engine.plan_refused")
 #: a plan that failed its check would fail it again
-_WRONG = "engine.verify_failed"
+WRONG = "engine.verify_failed"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class KeyState:
     @property
     def may_build(self) -> bool:
         """Whether trying can help, now or later in this boot."""
-        return self.wait_s is not None and self.why_not[0] != _WRONG
+        return self.wait_s is not None and self.why_not[0] != WRONG
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _chain(situation: Situation) -> Decision:
     code, reason = last.why_not
     if situation.fault and not code:
         code, reason = "build.no_space", situation.fault
-    shown = code if code in (_WRONG, "engine.plan_refused") else "engine.build_failed"
+    shown = code if code in (WRONG, "engine.plan_refused") else "engine.build_failed"
     return Decision("onnx", State.DEGRADED, shown, {"text": reason, "cause": code})
 
 

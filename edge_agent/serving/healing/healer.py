@@ -15,12 +15,12 @@ from edge_agent.processes.arena import Arena
 from edge_agent.serving.build_status import BuildStatus
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.healing.by_hand import ByHand
-from edge_agent.serving.healing.decision import Decision, KeyState, decide
+from edge_agent.serving.healing.decision import WRONG, Decision, KeyState, decide
 from edge_agent.serving.healing.late_gpu import LateGpu
 from edge_agent.serving.healing.outlook import Lookout, Outlook
 from edge_agent.serving.healing.places import Places
 from edge_agent.serving.healing.plan_store import PlanStore
-from edge_agent.serving.healing.proof import Prover, refuses
+from edge_agent.serving.healing.proof import Prover, cannot_run, refuses
 from edge_agent.serving.healing.queue import BuildQueue
 from edge_agent.serving.healing.surroundings import Surroundings
 from edge_agent.serving.healing.workshop import Workshop
@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 #: how a load fails: for the file's sake, or the host's
 _NOT_UP = (errors.EngineError, errors.ChildError)
 _MAX_PLANS = 4  #: that one load tries before ONNX Runtime serves
+_MAX_DOUBTED = 256
 
 
 class Healer:
@@ -57,24 +58,22 @@ class Healer:
         self._places = Places(loader)
         self._lookout = Lookout(loader, self._places, self.plans, section.trust_plans, surroundings)
         self._prover = Prover(loader, arena, clock)
-        self._workshop = Workshop(self.plans, self._prover, self._places, catalogue, clock, journal, surroundings)
+        trusts = section.trust_plans != "none"
+        self._workshop = Workshop(self.plans, self._prover, self._places, catalogue, clock, journal, surroundings, trusts)
         self._workshop.review = self._review
-        self._queue = BuildQueue(self._workshop.work, clock)
+        self._queue = BuildQueue(self._workshop.work, self._workshop.broken, clock)
+        self._doubted: Dict[str, None] = {}  #: keys of plans that were loaded when a host with others in it ended thrice
         self._tasks = Tasks()
         self._late = LateGpu(loader, self._places, catalogue, self._again, surroundings.late_s)
-        self.by_hand = ByHand(self._lookout, self.plans, self._prover, self._places, self._want, self._again_later)
+        self.by_hand = ByHand(self._lookout, self.plans, self._prover, self._places, loader, self._want, self._again_later)
 
     def connect(
         self,
         again: Callable[[str, str], Awaitable[None]],
-        load: Callable[[str], Awaitable[None]],
         pinned: Callable[[], Collection[Tuple[str, str]]],
     ) -> None:
-        """`again` loads one version anew, `load` a model as it is in the repository.
-
-        `pinned`: name and number of the versions whose plans are kept whatever their bound.
-        """
-        self._workshop.again, self._workshop.load, self._workshop.pinned = again, load, pinned
+        """`again` loads one version anew. `pinned`: name and number of those whose plans are kept whatever their bound."""
+        self._workshop.again, self._workshop.pinned = again, pinned
 
     async def stop(self) -> None:
         """Ends builds and checks; nothing is begun any more."""
@@ -99,7 +98,7 @@ class Healer:
             if decision.serve == "nothing":
                 raise errors.EngineLoadError(str(decision.args["text"]), code=decision.code)
             if decision.serve == "onnx":
-                await self._serve_onnx(version, decision)
+                await self._serve_onnx(version, decision, outlook.demands)
                 return
             if await self._serve_plan(version, outlook, decision):
                 return
@@ -127,16 +126,29 @@ class Healer:
         self, version: ServedVersion, outlook: Outlook, state: Optional[KeyState], plan: Plan, error: errors.EdgeAgentError
     ) -> bool:
         """The plan's own fault, or that of the moment."""
-        if refuses(error):
+        alone = self._loader.is_empty(self._places.gpu(version.config))
+        if load_code(error) == "plan.foreign" or (refuses(error) and alone):
             await self._put_aside(version, state, plan, error)
             if version.entry.onnx is None:
                 raise error
             return False
+        if refuses(error) and state is not None and plan.sidecar.key not in self._doubted:
+            await self._doubt(version, plan, error)
+            return False
         if version.entry.onnx is None:
             raise error
         _log.error("%s: its plan cannot be loaded now: %s", version.label, error, extra={"code": load_code(error)})
-        await self._serve_onnx(version, Decision("onnx", State.DEGRADED, "engine.unavailable", {"text": str(error)}))
+        decision = Decision("onnx", State.DEGRADED, "engine.unavailable", {"text": str(error)})
+        await self._serve_onnx(version, decision, outlook.demands)
         return True
+
+    async def _doubt(self, version: ServedVersion, plan: Plan, error: errors.EdgeAgentError) -> None:
+        """Others ran in the host that ended: a check in a host of its own tells whether the plan is to blame. Once."""
+        self._doubted[plan.sidecar.key] = None
+        while len(self._doubted) > _MAX_DOUBTED:
+            del self._doubted[next(iter(self._doubted))]
+        _log.error("%s: its plan is checked anew: %s", version.label, error, extra={"code": load_code(error)})
+        await self.plans.doubt(plan.sidecar.key)
 
     async def _put_aside(
         self, version: ServedVersion, state: Optional[KeyState], plan: Plan, error: errors.EdgeAgentError
@@ -153,7 +165,7 @@ class Healer:
         args = {"model": version.label, "text": reason}
         self._journal.event("engine.plan_refused", version.label, code="engine.plan_refused", args=args, text=reason)
 
-    async def _serve_onnx(self, version: ServedVersion, decision: Decision) -> None:
+    async def _serve_onnx(self, version: ServedVersion, decision: Decision, demands: str) -> None:
         onnx = version.entry.onnx
         assert onnx is not None
         try:
@@ -161,7 +173,7 @@ class Healer:
         except _NOT_UP as error:
             if decision.work is None:
                 raise
-            await self._without_onnx(version, decision.work, error)
+            await self._without_onnx(version, decision.work, error, demands)
             return
         version.plan, version.verified, version.figures = None, False, {}
         self._say(version, decision)
@@ -170,21 +182,26 @@ class Healer:
             self._late.expect(version)
         await self._loader.end_idle_hosts()  # the one that was only asked for its facts
 
-    async def _without_onnx(self, version: ServedVersion, work: KeyState, error: errors.EdgeAgentError) -> None:
-        """Nothing serves until there is a plan; one that nothing can be compared with serves as it is, and says so."""
+    async def _without_onnx(self, version: ServedVersion, work: KeyState, error: errors.EdgeAgentError, demands: str) -> None:
+        """Nothing serves until there is a plan; one that nothing ever can be compared with serves as it is, and says so."""
         plan = work.plan
-        if plan is None:
+        if plan is None or not cannot_run(error):
             self._want(version, work)
-            text = "ONNX Runtime cannot serve it (%s); it is ready when its TensorRT plan is built" % error
+            what = "is built" if plan is None else "has passed its check"
+            text = "ONNX Runtime cannot serve it (%s); it is ready when its TensorRT plan %s" % (error, what)
             raise errors.EngineLoadError(text) from error
-        proof = await self._prover.prove(self._places.candidate(version, plan.path, plan.sidecar), None)
-        if proof.good is False:
-            await self.plans.quarantine(plan, proof.code, proof.reason)
-            await self.plans.failed(work.key.digest, proof.code, proof.reason, permanent=proof.code == "engine.verify_failed")
+        proof = await self._prover.prove(self._places.candidate(version, plan.path, plan.sidecar, work.key.model), None)
+        if proof.good is False and not proof.slow:
+            if proof.code == WRONG:
+                await self.plans.wrong(plan, demands, proof.figures, proof.reason)
+            else:
+                await self.plans.quarantine(plan, proof.code, proof.reason)
+                await self.plans.failed(work.key.digest, proof.code, proof.reason, permanent=False)
             raise errors.EngineLoadError("ONNX Runtime cannot serve it (%s), nor its plan: %s" % (error, proof.reason))
         if proof.good:
-            plan = await self.plans.verified(plan, proof.figures)
+            plan = await self.plans.good(plan, demands, proof.figures)
         elif not proof.incomparable:
+            self._want(version, work)  # it is checked again soon
             raise errors.EngineLoadError("its plan cannot be checked: %s" % proof.reason)
         await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
         version.plan, version.verified, version.figures = plan, bool(proof.good), proof.figures
@@ -202,13 +219,16 @@ class Healer:
             decision = decide((await self._lookout.look(version)).situation)
         except errors.EdgeAgentError as error:  # its files went
             decision = Decision("onnx", State.DEGRADED, "engine.build_failed", {"text": str(error)})
-        if version.unchecked and decision.work is not None:
-            args = {"text": "its plan could not be checked: %s" % version.unchecked, "cause": "engine.unverified"}
-            decision = Decision("onnx", State.DEGRADED, "engine.build_failed", args)
+        await self._loader.end_idle_hosts()  # one that was only asked for its facts
+        if version.unused is not None and (decision.work is not None or decision.serve == "plan"):
+            code, text = version.unused
+            cause = code if code == WRONG else "engine.unverified"
+            decision = Decision("onnx", State.DEGRADED, code, {"text": text, "cause": cause})
+        if version.hosted is not None and version.engine == "tensorrt":
+            return
         if decision.serve == "plan":
-            if version.engine != "tensorrt":
-                self._again_later(version)
-        elif decision.serve == "onnx" and version.engine != "tensorrt":
+            self._again_later(version)
+        elif decision.serve == "onnx":
             self._say(version, decision)
             self._wish(version, decision)
 

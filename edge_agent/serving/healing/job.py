@@ -21,7 +21,9 @@ class Job:
     status: BuildStatus = field(default_factory=BuildStatus)
     due: float = 0.0  #: monotonic seconds
     ending: bool = False  #: it is being swapped in: versions that go now go for it
-    unable: int = 0  #: checks that could not be made
+    waits: bool = False  #: for memory, which was told
+    unable: int = 0  #: checks that could not be made, or in a slow moment
+    demands: str = ""  #: digest of what its plan must fulfil
 
     @property
     def first(self) -> ServedVersion:

@@ -33,6 +33,7 @@ class Outlook:
     situation: Situation
     truth_digest: str = ""
     foreign: Optional[Plan] = None  #: somebody's plan, as far as it may be loaded
+    demands: str = ""  #: digest of what a plan must fulfil
 
 
 @dataclass
@@ -73,9 +74,12 @@ class Lookout:
             return Outlook(Situation(facts, False, True, self._trust, reason), foreign=foreign)
         digest = await in_thread(onnx_digest, onnx)
         keys = recipe.keys(version.config, facts, target, digest, await in_thread(_calibration, version.config, onnx))
-        states = await self._plans.states(onnx, keys)
+        demands = await in_thread(recipe.demands, version.config, entry.path.parent.parent)
+        states = await self._plans.states(onnx, keys, demands, self._trust != "none")
         has_plan = entry.plan is not None
-        return Outlook(Situation(facts, True, has_plan, self._trust, reason, states, self._plans.fault), digest, foreign)
+        return Outlook(
+            Situation(facts, True, has_plan, self._trust, reason, states, self._plans.fault), digest, foreign, demands
+        )
 
     async def _foreign(self, version: ServedVersion, target: PlanTarget) -> Tuple[Optional[Plan], str]:
         """The plan that lies in the repository, where it may be loaded as it is, and why it is not."""

@@ -35,8 +35,8 @@ class Places:
         """The interpreter that builds: the one that will run the plan."""
         return self._loader.python(self.gpu(config))
 
-    def candidate(self, version: ServedVersion, path: Path, sidecar: Sidecar) -> Candidate:
-        """A plan of the version, to be tried."""
+    def candidate(self, version: ServedVersion, path: Path, sidecar: Sidecar, truth: str) -> Candidate:
+        """A plan of the version, to be tried. `truth`: digest of the ONNX model that it is made of; empty: of none."""
         typed = bool(sidecar.report.get("strongly_typed"))
         return Candidate(
             of=version,
@@ -45,6 +45,7 @@ class Places:
             onnx_host=self.onnx(),
             precision="fp16" if typed else sidecar.precision,
             sizes=_usual_sizes(sidecar.report),
+            truth=truth,
         )
 
 

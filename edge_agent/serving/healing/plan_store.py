@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import shutil
 import tempfile
@@ -15,9 +16,10 @@ from edge_agent.engines.plans import plan_files
 from edge_agent.engines.plans.digest import file_digest
 from edge_agent.engines.plans.key import PlanKey, PlanRecipe, PlanTarget
 from edge_agent.engines.plans.shelf import Plan, PlanShelf
-from edge_agent.engines.plans.sidecar import Sidecar
+from edge_agent.engines.plans.sidecar import Refusal, Sidecar
 from edge_agent.engines.plans.tries import Tries
-from edge_agent.serving.healing.decision import KeyState
+from edge_agent.serving.healing.checks import Check, Checks
+from edge_agent.serving.healing.decision import WRONG, KeyState
 from edge_agent.serving.threads import to_the_end
 
 _log = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ class PlanStore:
         self._temporary = ""
         self._shelf: PlanShelf
         self._tries: Tries
+        self._checks: Checks
 
     async def open(self) -> None:
         """Called before each use; only the first one does something, so that nothing is there where no model needs it."""
@@ -52,12 +55,14 @@ class PlanStore:
         folder = Path(self._temporary) if self._state_dir is None else self._state_dir / "plans"
         self._shelf = PlanShelf(folder, self._max_bytes or 1 << 62, self._clock)
         self._tries = Tries(folder / "tries.json", self._tries_clock)
+        self._checks = Checks(folder / "proofs.json")
         try:
             self._shelf.prepare()
         except errors.StoreError as error:
             self.fault = str(error)
             _log.error("no plan can be built: %s", error, extra={"code": "build.no_space"})
         self._tries.load()
+        self._checks.load()
 
     def close(self) -> None:
         """Ends a folder that was made for this run only."""
@@ -73,17 +78,28 @@ class PlanStore:
 
     # -- plans ------------------------------------------------------------------------------------------------------
 
-    async def states(self, onnx: Path, keys: Sequence[Tuple[str, PlanKey]]) -> Tuple[KeyState, ...]:
-        """What is known of each key."""
-        return await self._run(lambda: tuple(self._state(onnx, precision, key) for precision, key in keys))
+    async def states(
+        self, onnx: Path, keys: Sequence[Tuple[str, PlanKey]], demands: str = "", beside: bool = True
+    ) -> Tuple[KeyState, ...]:
+        """What is known of each key. `demands`: what a plan must fulfil; `beside`: those beside the model are looked at."""
+        return await self._run(lambda: tuple(self._state(onnx, precision, key, demands, beside) for precision, key in keys))
 
-    def _state(self, onnx: Path, precision: str, key: PlanKey) -> KeyState:
+    def _state(self, onnx: Path, precision: str, key: PlanKey, demands: str, beside: bool) -> KeyState:
+        """A plan is verified where a check on this box says so, and no sidecar."""
         digest, tries = key.digest, self._tries
+        checks = self._checks.of(digest, demands)
+        found = [self._shelf.beside(onnx, key) if beside else None, self._shelf.find(key)]
+        plans = [_checked(plan, checks.get(plan.sidecar.sha256)) for plan in found if plan is not None]
+        left = [plan for plan in plans if plan is not None]
+        refusal = self._shelf.refused(key)
+        wrong = [check for check in checks.values() if not check.good]
+        if not left and wrong:
+            refusal = Refusal(WRONG, wrong[-1].reason, "")
         return KeyState(
             precision,
             key,
-            self._shelf.beside(onnx, key) or self._shelf.find(key),
-            self._shelf.refused(key),
+            next((plan for plan in left if plan.sidecar.verified), left[0] if left else None),
+            refusal,
             tries.may_try(digest),
             tries.tries(digest),
             tries.code(digest),
@@ -98,9 +114,25 @@ class PlanStore:
         """Keeps a built plan, unverified. StoreError."""
         return await self._run(self._shelf.add, temporary, sidecar)
 
-    async def verified(self, plan: Plan, figures: Dict[str, object]) -> Plan:
-        """Writes down that the plan is good."""
-        return await self._run(self._shelf.verified, plan, figures)
+    async def good(self, plan: Plan, demands: str, figures: Dict[str, Any]) -> Plan:
+        """Remembers that the plan fulfils these demands, on this box."""
+
+        def work() -> Plan:
+            self._checks.put(plan.sidecar.key, demands, plan.sidecar.sha256, Check(True, figures))
+            if plan.path.parent == self._shelf.folder:
+                return self._shelf.verified(plan, figures)
+            return Plan(plan.path, dataclasses.replace(plan.sidecar, verified=True, figures=figures))
+
+        return await self._run(work)
+
+    async def wrong(self, plan: Plan, demands: str, figures: Dict[str, Any], reason: str) -> None:
+        """The plan is not loaded while these are the demands; it stays, as others may be made."""
+        check = Check(False, figures, reason)
+        await self._run(self._checks.put, plan.sidecar.key, demands, plan.sidecar.sha256, check)
+
+    async def doubt(self, key: str) -> None:
+        """Plans of this key are checked anew before they are used."""
+        await self._run(self._checks.forget, key)
 
     async def quarantine(self, plan: Plan, code: str, reason: str) -> None:
         """The plan is never loaded again."""
@@ -162,6 +194,14 @@ class PlanStore:
         for key in keys:
             await self._run(self._tries.clear, key.digest)
             await self._run(self._shelf.forgive, key)
+            await self._run(self._checks.forget, key.digest)
+
+
+def _checked(plan: Plan, check: Optional[Check]) -> Optional[Plan]:
+    """The plan as this box knows it; None where it is wrong."""
+    if check is None:
+        return Plan(plan.path, dataclasses.replace(plan.sidecar, verified=False, figures={}))
+    return Plan(plan.path, dataclasses.replace(plan.sidecar, verified=True, figures=check.figures)) if check.good else None
 
 
 def _label(path: Path) -> str:

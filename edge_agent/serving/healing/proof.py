@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
+from edge_agent.engines.plans.digest import onnx_digest
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.healing.asking import Asked, ask
 from edge_agent.serving.healing.comparison import Verdict, compare
@@ -24,7 +26,7 @@ _RUNS = 100
 _RUNS_S = 10.0
 _LARGEST_RUNS = 20
 _DEATHS = 3  #: of its host by one sample
-_OF_MEMORY = ("engine.out_of_memory",)
+_PATIENCE_S = 60.0  #: for one answer, beside the time that a run may take
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Proof:
     code: str = ""  #: engine.verify_failed: wrong; engine.plan_refused: it cannot be used at all
     reason: str = ""
     figures: Dict[str, Any] = field(default_factory=dict)
-    incomparable: bool = False  #: there is nothing that it could be compared with
+    incomparable: bool = False  #: there is nothing that it could be compared with, now or later
+    slow: bool = False  #: right, and slower than allowed: the box may have been busy
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Candidate:
     onnx_host: str
     precision: str  #: for what may differ
     sizes: Mapping[str, Sequence[int]]  #: what inputs with open dimensions are tried with
+    truth: str = ""  #: digest of the ONNX model that it is made of, where there is one
 
 
 class Refused(Exception):
@@ -59,17 +63,23 @@ class Wrong(Exception):
 
 
 def refuses(error: errors.EdgeAgentError) -> bool:
-    """Whether a load failed for the plan's own sake, so that another load would fail likewise."""
+    """Whether a plan is to blame for this error, given that it was alone in its host."""
     return load_code(error) == "plan.foreign" or bool(error.args_by_name.get("deaths"))
 
 
+def cannot_run(error: errors.EdgeAgentError) -> bool:
+    """Whether ONNX Runtime is certain not to run the model at any other time."""
+    return bool(error.args_by_name.get("permanent"))
+
+
 class Prover:
-    """One proof at a time is asked of it; it leaves no engine behind."""
+    """One proof at a time, whoever asks; it leaves no engine behind."""
 
     def __init__(self, loader: Loader, arena: Arena, clock: Clock) -> None:
         self._loader = loader
         self._arena = arena
         self._clock = clock
+        self._lock: Optional[asyncio.Lock] = None
 
     async def prove(
         self,
@@ -78,6 +88,11 @@ class Prover:
         tell: Callable[[str, float], None] = lambda phase, percent: None,
     ) -> Proof:
         """`serving` answers for the model now, by ONNX Runtime from the same files; None: one is loaded for it if need be."""
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
+            return await self._prove(candidate, serving, tell)
+
+    async def _prove(self, candidate: Candidate, serving: Optional[ServedVersion], tell: Callable[[str, float], None]) -> Proof:
         tell("load", 0.0)
         subject = self._aside(candidate.of, "-proof")
         try:
@@ -91,17 +106,6 @@ class Prover:
             return Proof(None, load_code(error), str(error))
         finally:
             await self._put_away(subject)
-
-    async def compare(self, candidate: Candidate, subject: ServedVersion) -> Proof:
-        """The same of a plan that serves already; it goes on serving meanwhile."""
-        try:
-            return await self._try(candidate, subject, None, lambda phase, percent: None)
-        except Refused as error:
-            return Proof(False, "engine.plan_refused", str(error))
-        except Wrong as error:
-            return Proof(False, "engine.verify_failed", str(error))
-        except errors.EdgeAgentError as error:
-            return Proof(None, load_code(error), str(error))
 
     # -- engines ----------------------------------------------------------------------------------------------------
 
@@ -126,17 +130,25 @@ class Prover:
         await self._loader.end_idle_hosts()
 
     async def _reference(self, candidate: Candidate) -> Optional[ServedVersion]:
+        """None where ONNX Runtime never can say what is right; EdgeAgentError where it cannot now."""
         onnx = candidate.of.entry.onnx
         if onnx is None:
             return None
         version = self._aside(candidate.of, "-reference")
         try:
             await self._loader.bring(version, "onnxruntime", onnx, candidate.onnx_host, once=True)
+            await self._is_the_truth(candidate, onnx)
         except errors.EdgeAgentError as error:
+            await self._put_away(version)
+            if not cannot_run(error):
+                raise
             _log.warning("%s: ONNX Runtime cannot say what its plan should answer: %s", version.label, error)
-            await self._loader.end_idle_hosts()
             return None
         return version
+
+    async def _is_the_truth(self, candidate: Candidate, onnx: Path) -> None:
+        if candidate.truth and await in_thread(onnx_digest, onnx) != candidate.truth:
+            raise errors.EngineLoadError("%s is not the one any more that its plan is made of" % onnx)
 
     # -- comparing --------------------------------------------------------------------------------------------------
 
@@ -187,25 +199,30 @@ class Prover:
         slowest = accept.max_p95_ms if accept is not None else None
         if slowest is not None and figures["p95_ms"] > slowest:
             text = "it takes %.4g ms (95 of 100 runs), more than the %.4g of max_p95_ms" % (figures["p95_ms"], slowest)
-            return Proof(False, "engine.verify_failed", text, figures)
+            return Proof(False, "engine.verify_failed", text, figures, slow=True)
         if not verdict.compared:
-            return Proof(None, "engine.unverified", "there is nothing to compare it with", figures, incomparable=True)
+            nobody = reference is None
+            text = "there is nothing to compare it with" if nobody else "no sample fits into the memory for tensors"
+            return Proof(None, "engine.unverified", text, figures, incomparable=nobody)
         return Proof(True, figures=figures)
 
     async def _answer(self, subject: ServedVersion, sample: Sample) -> Optional[Asked]:
         """None where the sample is too large for the memory that there is."""
         for death in range(1, _DEATHS + 1):
             try:
-                return await ask(subject, self._arena, sample.inputs)
+                return await self._ask(subject, sample)
             except errors.PayloadTooLarge:
                 return None
             except errors.HostDied as error:
                 if death == _DEATHS:
                     raise Refused("it ended its engine host %d times: %s" % (death, error)) from error
-            except errors.ModelNotReady as error:
-                if subject.hosted is not None and subject.hosted.error is not None:
-                    raise Refused(str(subject.hosted.error)) from error
-                raise
+            except (errors.ModelNotReady, errors.DeadlineExceeded) as error:
+                why = subject.hosted.error if subject.hosted is not None else None
+                if why is None:
+                    raise
+                if refuses(why):
+                    raise Refused(str(why)) from error
+                raise why from error
             except (errors.ExecutionError, errors.RequestError) as error:
                 raise Wrong("%s: it fails: %s" % (sample.name, error)) from error
         raise AssertionError("each death is counted")
@@ -215,11 +232,15 @@ class Prover:
         if sample.expected is not None or reference is None:
             return sample.expected
         try:
-            return (await ask(reference, self._arena, sample.inputs)).outputs
+            return (await self._ask(reference, sample)).outputs
         except errors.PayloadTooLarge:
             return None
         except errors.TensorMismatch as error:
             raise Wrong("its inputs are not those of the model: %s" % error) from error
+
+    async def _ask(self, version: ServedVersion, sample: Sample, keep: bool = True) -> Asked:
+        run_s = version.host.options.batch_timeout_s if version.host is not None else 0.0
+        return await ask(version, self._arena, sample.inputs, self._clock.monotonic() + _PATIENCE_S + run_s, keep)
 
     # -- measuring --------------------------------------------------------------------------------------------------
 
@@ -237,7 +258,7 @@ class Prover:
         times: List[float] = []
         while len(times) < runs and (self._clock.monotonic() < end or not times):
             try:
-                times.append((await ask(subject, self._arena, sample.inputs, keep=False)).seconds)
+                times.append((await self._ask(subject, sample, keep=False)).seconds)
             except errors.PayloadTooLarge:
                 return [0.0]
         return times

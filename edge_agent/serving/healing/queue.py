@@ -16,17 +16,22 @@ from edge_agent.telemetry.tasks import Tasks
 _log = logging.getLogger(__name__)
 
 _MAX_JOBS = 1024
+_LEFT = "nobody wants this plan any more"
+_OVER = "its build ended before its plan could be used"
 
 #: does a job; None when it is over, else the seconds until it is looked at again
 Work = Callable[[Job], Coroutine[Any, Any, Optional[float]]]
+#: ends a job whose work raised
+Broken = Callable[[Job, BaseException], Coroutine[Any, Any, None]]
 
 
 class BuildQueue:
     """One job runs at a time. A job that nobody wants any more ends, also while it runs."""
 
-    def __init__(self, work: Work, clock: Clock) -> None:
+    def __init__(self, work: Work, broken: Broken, clock: Clock) -> None:
         self.refused = 0  #: wishes that were one too many
         self._work = work
+        self._broken = broken
         self._clock = clock
         self._jobs: Dict[str, Job] = {}  #: by the key's digest
         self._running: Optional[asyncio.Task[Any]] = None
@@ -39,6 +44,8 @@ class BuildQueue:
     async def stop(self) -> None:
         """Ends what runs; nothing is begun any more."""
         self._stopped = True
+        for job in self._jobs.values():
+            job.status.end("the agent stops")
         self._jobs.clear()
         await self._tasks.stop()
         await self._work_tasks.stop()
@@ -67,6 +74,7 @@ class BuildQueue:
             del job.versions[version]
             if not job.versions:
                 del self._jobs[digest]
+                job.status.end(_LEFT)
                 if job is self._job and self._running is not None:
                     self._running.cancel()
 
@@ -114,7 +122,13 @@ class BuildQueue:
             done = self._running
         finally:
             self._job = self._running = None
-        again_s = None if done.cancelled() or done.exception() is not None else done.result()
+        error = None if done.cancelled() else done.exception()
+        again_s = None if done.cancelled() or error is not None else done.result()
+        if error is not None and job.versions and not self._stopped:
+            job.ending = True  # whoever wants it from now on gets a new one
+            await asyncio.wait({self._work_tasks.spawn(self._broken(job, error), "broken:" + job.first.label)})
+        if again_s is None or self._jobs.get(job.key.digest) is not job:
+            job.status.end(_OVER if job.versions else _LEFT)  # a step that was cancelled may have said something else meanwhile
         if self._jobs.get(job.key.digest) is not job:
             return
         if again_s is None:

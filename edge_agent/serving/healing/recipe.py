@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -15,6 +17,7 @@ from edge_agent.engines.plans.key import PlanKey, PlanRecipe, PlanTarget
 #: what comes after a precision that cannot be had
 _WIDER = {"int8": "fp16", "fp16": "fp32"}
 _LEAST_WORKSPACE_MB = 16
+_LARGER = 4  #: times the default, where nobody has said how much the builder may use
 
 
 def build_config(config: ModelConfig) -> BuildConfig:
@@ -77,13 +80,14 @@ def order(
 ) -> BuildOrder:
     """What the builder is told."""
     build = build_config(config)
-    calibration = onnx.parent.parent / build.calibration if build.calibration and precision == "int8" else None
+    calibration = calibration_file(config, onnx, precision)
     return BuildOrder(
         label=label,
         onnx_path=str(onnx),
         output_path=str(output),
         precision=precision,
         workspace_bytes=_workspaces(build.workspace_mb),
+        larger_workspace_bytes=0 if "workspace_mb" in build.model_fields_set else _LARGER * build.workspace_mb * MIB,
         max_batch_size=config.max_batch_size,
         usual_batch_size=_usual_batch_size(config),
         profiles=tuple(
@@ -123,6 +127,34 @@ def _plain_profiles(build: BuildConfig) -> Tuple[Dict[str, Dict[str, Tuple[int, 
 
 def _plain(profile: Any) -> Dict[str, Tuple[int, ...]]:
     return {"min": profile.min, "opt": profile.opt, "max": profile.max}
+
+
+def calibration_file(config: ModelConfig, onnx: Path, precision: str) -> Optional[Path]:
+    """The cache of INT8 calibration that a plan of this precision is made with."""
+    name = build_config(config).calibration
+    return onnx.parent.parent / name if name and precision == "int8" else None
+
+
+def file_sha256(path: Path) -> str:
+    """Of a small file; empty where it cannot be read: what is missing is the builder's to tell. File work."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def demands(config: ModelConfig, directory: Path) -> str:
+    """Digest of what a plan must fulfil to serve: `[accept]` and its golden files, by their sizes and times. File work."""
+    accept, folder = config.accept, golden_folder(config, directory)
+    if accept is None or (folder is None and accept.max_abs_error is None and accept.max_p95_ms is None):
+        return ""
+    try:
+        seen = [(path.name, path.stat()) for path in sorted(folder.iterdir())] if folder is not None else []
+    except OSError:
+        seen = []  # the check will tell
+    files = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in seen]
+    said = json.dumps([accept.golden, accept.max_abs_error, accept.max_p95_ms, files])
+    return hashlib.sha256(said.encode()).hexdigest()[:32]
 
 
 def golden_folder(config: ModelConfig, directory: Path) -> Optional[Path]:

@@ -22,4 +22,5 @@ class Surroundings:
     tries_clock: Optional[Clock] = None  #: for the pauses between tries; None: the agent's own
     look_s: float = 5.0  #: a build that waits for its next try is looked at this often
     unable_s: float = 10.0  #: until a check that could not be made is made again
+    slow_s: float = 60.0  #: until a plan that was too slow is measured again
     late_s: Tuple[float, ...] = (30.0, 120.0, 480.0)  #: when a GPU that was not there is looked for again

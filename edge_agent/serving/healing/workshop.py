@@ -12,8 +12,9 @@ from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.serving.build_status import BuildStatus
 from edge_agent.serving.catalogue import Catalogue
-from edge_agent.serving.healing.bench import Bench, Built
-from edge_agent.serving.healing.decision import KeyState
+from edge_agent.serving.healing import recipe
+from edge_agent.serving.healing.bench import Bench, Built, Changed
+from edge_agent.serving.healing.decision import WRONG, KeyState
 from edge_agent.serving.healing.job import Job
 from edge_agent.serving.healing.places import Places
 from edge_agent.serving.healing.plan_store import PlanStore
@@ -26,12 +27,13 @@ from edge_agent.serving.version import ServedVersion
 _log = logging.getLogger(__name__)
 
 _UNABLE_MAX = 3
+_AGAIN = 0.0  #: seconds until a job is looked at again
 
 Tell = Callable[[str, str, str, Dict[str, Any]], None]  #: kind of the event, subject, code, args
 
 
 class Workshop:
-    """`review` says anew what a version serves with and wants; `again` loads a version anew, `load` a whole model."""
+    """`review` says anew what a version serves with and wants; `again` loads a version anew, up or not."""
 
     def __init__(
         self,
@@ -42,10 +44,10 @@ class Workshop:
         clock: Clock,
         journal: Journal,
         surroundings: Surroundings,
+        trusts: bool,
     ) -> None:
         self.review: Callable[[ServedVersion], Awaitable[None]]
         self.again: Callable[[str, str], Awaitable[None]]
-        self.load: Callable[[str], Awaitable[None]]
         self.pinned: Callable[[], Collection[Tuple[str, str]]]
         self._plans = plans
         self._prover = prover
@@ -53,6 +55,7 @@ class Workshop:
         self._catalogue = catalogue
         self._journal = journal
         self._surroundings = surroundings
+        self._trusts = trusts  #: plans beside their models, as far as their sidecars fit
         self._bench = Bench(plans, places, clock, journal, surroundings.root)
 
     async def stop(self) -> None:
@@ -63,7 +66,8 @@ class Workshop:
         """One step of the job; None when it is over, else the seconds until the next."""
         onnx = job.first.entry.onnx
         assert onnx is not None
-        (state,) = await self._plans.states(onnx, [(job.precision, job.key)])
+        job.demands = await in_thread(recipe.demands, job.first.config, job.first.entry.path.parent.parent)
+        (state,) = await self._plans.states(onnx, [(job.precision, job.key)], job.demands, self._trusts)
         job.status.tries = state.tries
         if state.plan is None or job.forced:
             if not job.forced and (not state.may_build or self._plans.fault):
@@ -72,7 +76,15 @@ class Workshop:
             if not job.forced and state.wait_s:
                 _show(job.status, "queued", "waiting", eta_s=state.wait_s)
                 return min(state.wait_s, self._surroundings.look_s)
-            built = await self._build(job, state)
+            short = await self._bench.wait(job)
+            if short:
+                return self._wait(job, short)
+            try:
+                built = await self._build(job, state)
+            except Changed:
+                await self._plans.cancelled(job.key.digest)
+                await self._look_again(job)
+                return None
             if built is None:
                 return await self._after_failure(job, keeps=state.plan is not None)
         else:
@@ -81,9 +93,20 @@ class Workshop:
 
     # -- building ---------------------------------------------------------------------------------------------------
 
+    def _wait(self, job: Job, why: str) -> float:
+        """No try is lost by waiting, and other builds go first meanwhile."""
+        _show(job.status, "queued", "waiting")
+        job.status.text = why
+        if not job.waits:
+            job.waits = True
+            _log.info("%s: the build waits: %s", ", ".join(job.labels()), why)
+            self._tell("engine.building", job, "engine.building", {"text": why})
+        return self._surroundings.look_s
+
     async def _build(self, job: Job, state: KeyState) -> Optional[Built]:
         """None where that failed; it is written down then."""
         job.status.tries = await self._plans.begin(job.key.digest)
+        job.waits = False
         _show(job.status, "building", "parse")
         self._tell("engine.building", job, "engine.building", {"tries": job.status.tries})
         try:
@@ -108,12 +131,24 @@ class Workshop:
         """`keeps`: the plan that was to be replaced serves on, and that was all. Else there may be another try."""
         job.forced = False
         if not keeps:
-            return 0.0
+            return _AGAIN
         await self._conclude(job)
         return None
 
+    async def broken(self, job: Job, error: BaseException) -> None:
+        """Something that nobody foresaw ended a step of the job: it is over, and its versions say so."""
+        reason = "%s: %s" % (type(error).__name__, error)
+        await self._failed(job, "build.failed", reason, False)
+        for version in job.versions:
+            version.unused = ("engine.build_failed", reason)
+        await self._conclude(job)
+
     async def _failed(self, job: Job, code: str, reason: str, permanent: bool) -> None:
         await self._plans.failed(job.key.digest, code, reason, permanent)
+        self._show_failure(job, code, reason)
+
+    @staticmethod
+    def _show_failure(job: Job, code: str, reason: str) -> None:
         _log.error("%s: %s", ", ".join(job.labels()), reason, extra={"code": code})
         status = job.status
         status.code, status.reason, status.percent, status.eta_s = code, reason, 0.0, None
@@ -124,7 +159,7 @@ class Workshop:
         try:
             if built.plan is None or not built.plan.sidecar.verified:
                 proof = await self._prove(job, built)
-                if not proof.good and not proof.incomparable:
+                if not proof.good and not (proof.incomparable and not self._on_onnx(job)):
                     return await self._not_taken(job, built, proof)
                 await self._taken(job, built, proof)
         except asyncio.CancelledError:
@@ -146,7 +181,8 @@ class Workshop:
             _show(job.status, "checking", phase, percent)
 
         version = job.first
-        return await self._prover.prove(self._places.candidate(version, built.path, built.sidecar), self._serving(job), told)
+        candidate = self._places.candidate(version, built.path, built.sidecar, job.key.model)
+        return await self._prover.prove(candidate, self._serving(job), told)
 
     def _serving(self, job: Job) -> Optional[ServedVersion]:
         """What answers by ONNX Runtime now, from the very files that the plan is made of."""
@@ -159,6 +195,11 @@ class Workshop:
                 return served
         return None
 
+    def _on_onnx(self, job: Job) -> bool:
+        """Whether something answers that is known to be right."""
+        now = [self._now(version) for version in job.versions]
+        return any(version is not None and version.engine == "onnxruntime" and version.hosted is not None for version in now)
+
     async def _taken(self, job: Job, built: Built, proof: Proof) -> None:
         """Good, or with nothing to compare it with: then it stays unverified, and is served only where nothing else can."""
         plan = built.plan
@@ -166,27 +207,34 @@ class Workshop:
             plan = await self._plans.add(built.path, built.sidecar)
             await self._trim(job)
         if proof.good:
-            await self._plans.verified(plan, proof.figures)
+            await self._plans.good(plan, job.demands, proof.figures)
 
     async def _not_taken(self, job: Job, built: Built, proof: Proof) -> Optional[float]:
-        if proof.good is None:
+        if proof.good is None or proof.slow:
             return await self._unable(job, built, proof)
-        if built.plan is not None:
-            await self._plans.quarantine(built.plan, proof.code, proof.reason)
-        await self._failed(job, proof.code, proof.reason, permanent=proof.code == "engine.verify_failed")
+        if proof.code != WRONG:
+            if built.plan is not None:
+                await self._plans.quarantine(built.plan, proof.code, proof.reason)
+            await self._failed(job, proof.code, proof.reason, permanent=False)
+        else:
+            if built.plan is not None:
+                await self._plans.wrong(built.plan, job.demands, proof.figures, proof.reason)
+            await self._plans.succeeded(job.key.digest)  # the build did; what came of it is remembered with the plan
+            self._show_failure(job, proof.code, proof.reason)
         self._tell("engine.plan_refused", job, proof.code, {"text": proof.reason, **proof.figures})
         return await self._after_failure(job, keeps=built.plan is None)
 
     async def _unable(self, job: Job, built: Built, proof: Proof) -> Optional[float]:
-        """The check itself failed: it is made again a few times, and then at the next load."""
+        """The check itself failed, or the box was too busy: it is made again a few times, and then at the next load."""
         job.unable += 1
         job.status.code, job.status.reason = proof.code, proof.reason
-        _log.warning("the plan of %s could not be checked: %s", ", ".join(job.labels()), proof.reason)
-        if job.unable < _UNABLE_MAX and built.plan is not None:
-            return self._surroundings.unable_s
+        _log.warning("the plan of %s is not taken yet: %s", ", ".join(job.labels()), proof.reason)
+        if not proof.incomparable and job.unable < _UNABLE_MAX and built.plan is not None:
+            return self._surroundings.slow_s if proof.slow else self._surroundings.unable_s
         await self._plans.cancelled(job.key.digest)
+        why = "%s" if proof.slow else "its plan could not be checked: %s"
         for version in job.versions:
-            version.unchecked = proof.reason
+            version.unused = (proof.code if proof.slow else "engine.build_failed", why % proof.reason)
         await self._conclude(job)
         return None
 
@@ -202,6 +250,9 @@ class Workshop:
                 _show(job.status, "failed")
                 job.status.code, job.status.reason = "engine.plan_refused", why
                 _log.error("%s goes on as it is: %s", version.label, why, extra={"code": "engine.plan_refused"})
+                if served is version:
+                    version.unused = ("engine.build_failed", "its plan could not be swapped in: %s" % why)
+                    await self.review(version)
             elif served is not None and served.engine == "tensorrt":
                 _show(job.status, "done", percent=100.0)
                 served.build = job.status
@@ -213,18 +264,6 @@ class Workshop:
         """Why the version did not come up anew, or empty."""
         try:
             await self.again(version.name, version.version)
-        except errors.ModelNotFound as error:
-            if self._now(version) is not version:
-                return str(error)  # it was taken down
-            return await self._from_repository(version.name)
-        except errors.EdgeAgentError as error:
-            return str(error)
-        return ""
-
-    async def _from_repository(self, name: str) -> str:
-        """The same of a version that nothing could serve so far: nobody knows it but the repository."""
-        try:
-            await self.load(name)
         except errors.EdgeAgentError as error:
             return str(error)
         return ""
@@ -236,10 +275,14 @@ class Workshop:
 
     async def _conclude(self, job: Job) -> None:
         """Nothing more is tried here: another precision may be, and what serves says why."""
-        job.ending = True
         _show(job.status, "failed")
         if job.status.code:
             self._tell("engine.build_failed", job, job.status.code, {"text": job.status.reason})
+        await self._look_again(job)
+
+    async def _look_again(self, job: Job) -> None:
+        """The job is over; what its versions want now may be another one."""
+        job.ending = True
         for version in list(job.versions):
             await self.review(version)
 

@@ -13,7 +13,7 @@ import pytest
 
 from edge_agent import errors
 from edge_agent.config.hosts import HostSection
-from tests.fake_gpu import make_plan
+from tests.fake_gpu import gpu_python, make_plan
 from tests.healing_rig import (
     PLAN,
     WRONG,
@@ -94,6 +94,35 @@ async def test_a_build_that_fails_is_tried_three_times_at_most_and_onnx_runtime_
         assert (await until_on("tensorrt", rig))["verified"]
 
 
+def memory(root, available_mb):
+    (root / "proc").mkdir(parents=True, exist_ok=True)
+    beside = root / "proc/meminfo.new"
+    beside.write_text("MemTotal: 8000000 kB\nMemAvailable: %d kB\n" % (available_mb * 1024))
+    beside.replace(root / "proc/meminfo")
+
+
+async def test_waiting_for_memory_takes_no_try_and_smaller_models_go_first(tmp_path, repository, gpu, state):
+    """Three waits that found no memory would end all tries of this boot."""
+    large = add_plan_model(repository, "large", PLAN.replace("8", "4"))
+    with (large / "1/model.onnx").open("ab") as file:
+        file.write(b"\x32\x80\x80\x80\x20" + b"x" * (64 << 20))  # its doc_string
+    add_plan_model(repository, "one")
+    root = tmp_path / "root"
+    memory(root, 256 + 256 + 40)
+    async with healing(repository, gpu, state_dir=state, surroundings=surroundings(root=root)) as rig:
+        await until_on("tensorrt", rig, "one")
+        await until(lambda: version_of(rig, "large")["build"]["phase"] == "waiting", rig)
+        build = version_of(rig, "large")["build"]
+        assert (build["state"], build["tries"], build["code"]) == ("queued", 0, "")
+        assert "the build begins at 640 MB" in build["text"]
+        assert version_of(rig, "large")["code"] == "engine.building"
+        events = [event for event in rig.journal.events if event[0] == "engine.building" and "large" in str(event)]
+        assert len(events) == 1
+        memory(root, 2048)
+        await until_on("tensorrt", rig, "large")
+        assert tries(state) == 2
+
+
 async def test_a_builder_that_is_killed_from_outside_is_tried_again(repository, gpu, state):
     add_plan_model(repository)
     gpu.hold_builds()
@@ -125,7 +154,6 @@ async def test_a_plan_with_wrong_answers_is_never_answered_from_and_not_built_ag
         assert await right(rig)
         assert told(rig, "engine.plan_refused") == 1
         assert tries(state) == 1
-        assert left_behind(state) == []
     async with healing(repository, gpu, state_dir=state) as rig:
         assert version_of(rig)["code"] == "engine.verify_failed"
         assert tries(state) == 1
@@ -143,14 +171,14 @@ async def test_wrong_answers_of_one_precision_lead_to_the_next_where_it_may_fall
 
 
 @pytest.mark.parametrize("fault", ["none", "crash"])
-async def test_a_plan_that_cannot_be_loaded_is_put_aside_and_the_same_plan_is_not_tried_twice(repository, gpu, state, fault):
+async def test_a_plan_that_cannot_be_loaded_is_put_aside_and_the_same_plan_is_not_loaded_twice(repository, gpu, state, fault):
     add_plan_model(repository)
     gpu.faults(deserialize=fault)
     async with healing(repository, gpu, state_dir=state) as rig:
         version = await failed(rig, "engine.plan_refused")
         assert version["build"]["code"] == "engine.plan_refused"
         assert await right(rig)
-        assert tries(state) == 2
+        assert tries(state) == 3
         assert left_behind(state) == []
         gpu.faults()
         await rig.serving.build_plan("one")
@@ -358,8 +386,13 @@ async def test_a_plan_with_a_valid_sidecar_beside_its_onnx_is_used(tmp_path, rep
     gpu.faults(build="crash")
     async with healing(repository, gpu, state_dir=tmp_path / "state2") as rig:
         version = version_of(rig)
-        assert (version["engine"], version["verified"]) == ("tensorrt", True)
+        assert (version["engine"], version["verified"]) == ("onnxruntime", False)  # what it says of itself is not believed
+        await until_on("tensorrt", rig, verified=True)
         assert await right(rig)
+    async with healing(repository, gpu, state_dir=tmp_path / "state2") as rig:
+        assert version_of(rig)["verified"]
+    async with healing(repository, gpu, state_dir=tmp_path / "state3", trust_plans="none") as rig:
+        await failed(rig)
 
 
 async def test_every_plan_is_loaded_as_it_is_where_all_are_trusted(repository, gpu, state):
@@ -384,8 +417,16 @@ async def test_a_trusted_plan_that_is_foreign_is_built_here(repository, gpu, sta
 
 
 def no_onnx_runtime(gpu):
-    """No host has an interpreter with ONNX Runtime."""
-    bare = HostSection(python="/nonexistent/python", load_timeout_s=0.5)
+    """No host has an interpreter with ONNX Runtime: a module that cannot be imported hides it."""
+    folder = Path(gpu.python).parents[3] / "bare"
+    python = gpu_python(folder)
+    (packages,) = folder.glob("gpu-python/lib/*/site-packages")
+    hidden = folder / "hidden"
+    hidden.mkdir(exist_ok=True)
+    (hidden / "onnxruntime.py").write_text("raise ImportError('there is none here')")
+    pth = packages / "fake_gpu.pth"
+    pth.write_text("%s\n%s" % (hidden, pth.read_text()))
+    bare = HostSection(python=python)
     return {**gpu.hosts, **{name: bare for name in ("cpu", "onnxruntime", "onnxruntime-own")}}
 
 

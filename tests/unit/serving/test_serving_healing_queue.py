@@ -35,6 +35,7 @@ class Worker:
         self.began: List[str] = []
         self.ended: List[str] = []
         self.cancelled: List[str] = []
+        self.broke: List[str] = []
         self.answers: List[Any] = []
         self.may_end = asyncio.Event()
 
@@ -52,6 +53,9 @@ class Worker:
             raise answer
         return answer
 
+    async def broken(self, job: Job, error: BaseException) -> None:
+        self.broke.append("%s: %s" % (job.key.model, error))
+
 
 async def until(what: Any) -> None:
     for _ in range(1000):
@@ -68,7 +72,7 @@ async def worker() -> Worker:
 
 @pytest.fixture
 async def queue(worker: Worker) -> Any:
-    made = BuildQueue(worker.work, Clock())
+    made = BuildQueue(worker.work, worker.broken, Clock())
     yield made
     await made.stop()
 
@@ -142,7 +146,63 @@ async def test_a_job_that_breaks_does_not_end_the_others(queue: BuildQueue, work
     queue.want(version("a"), key("a"), "fp16")
     queue.want(version("b"), key("b"), "fp16")
     await until(lambda: worker.ended == ["a", "b"])
-    assert queue.jobs() == []
+    await until(lambda: not queue.jobs())
+    assert worker.broke == ["a: broken"]
+
+
+async def begun(queue: BuildQueue, worker: Worker) -> Job:
+    """A job that builds."""
+    job = queue.want(version(), key("a"), "fp16")
+    assert job is not None
+    await until(lambda: worker.began)
+    job.status.state, job.status.phase = "building", "build"
+    return job
+
+
+async def leaves(queue: BuildQueue, worker: Worker, job: Job) -> None:
+    queue.leave(job.first)
+
+
+async def stops(queue: BuildQueue, worker: Worker, job: Job) -> None:
+    await queue.stop()
+
+
+async def breaks(queue: BuildQueue, worker: Worker, job: Job) -> None:
+    worker.answers = [ValueError("broken")]
+    worker.may_end.set()
+
+
+async def ends(queue: BuildQueue, worker: Worker, job: Job) -> None:
+    worker.may_end.set()
+
+
+@pytest.mark.parametrize("end", [leaves, stops, breaks, ends])
+async def test_in_whatever_way_a_job_ends_its_status_does_not_say_that_it_goes_on(
+    queue: BuildQueue, worker: Worker, end: Any
+) -> None:
+    job = await begun(queue, worker)
+    await end(queue, worker, job)
+    await until(lambda: not queue.jobs())
+    assert (job.status.state, job.status.phase) == ("failed", "")
+    assert job.status.reason
+
+
+async def test_a_job_that_waits_its_turn_says_when_nobody_wants_it_any_more(queue: BuildQueue, worker: Worker) -> None:
+    await begun(queue, worker)
+    other = version("b")
+    job = queue.want(other, key("b"), "fp16")
+    assert job is not None
+    assert job.status.state == "queued"
+    queue.leave(other)
+    assert job.status.state == "failed"
+
+
+async def test_what_a_job_said_at_its_end_stays(queue: BuildQueue, worker: Worker) -> None:
+    job = await begun(queue, worker)
+    job.status.state, job.status.reason = "done", ""
+    worker.may_end.set()
+    await until(lambda: not queue.jobs())
+    assert (job.status.state, job.status.reason) == ("done", "")
 
 
 async def test_nothing_is_begun_after_the_end(queue: BuildQueue, worker: Worker) -> None:
