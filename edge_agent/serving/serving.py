@@ -93,7 +93,7 @@ class Serving(ModelVerbs, PlanVerbs):
         self._changes.on_crash_loop = self._healer.crashes(otherwise=promotion.crash_loop)
         holds = Holds(state_dir)
         self._control = Control(section, self._catalogue, holds, swaps, self._lineup, promotion, journal, clock)
-        self._healer.connect(self._control.again, self._control.load, self._lineup.pinned)
+        self._healer.connect(self._control.again, self._lineup.pinned)
         self._started = False
         self._tasks = Tasks()
         self._loads: List[asyncio.Task[Any]] = []
