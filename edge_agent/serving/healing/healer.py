@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Collection, Dict, Optional, Tuple
+from typing import Any, Awaitable, Callable, Collection, Dict, Optional, Set, Tuple
 
 from edge_agent import errors
 from edge_agent.config.models import ModelsSection
@@ -34,7 +34,6 @@ _log = logging.getLogger(__name__)
 #: how a load fails: for the file's sake, or the host's
 _NOT_UP = (errors.EngineError, errors.ChildError)
 _MAX_PLANS = 4  #: that one load tries before ONNX Runtime serves
-_MAX_DOUBTED = 256
 
 
 class Healer:
@@ -62,7 +61,7 @@ class Healer:
         self._workshop = Workshop(self.plans, self._prover, self._places, catalogue, clock, journal, surroundings, trusts)
         self._workshop.review = self._review
         self._queue = BuildQueue(self._workshop.work, self._workshop.broken, clock)
-        self._doubted: Dict[str, None] = {}  #: keys of plans that were loaded when a host with others in it ended thrice
+        self._doubted: Set[str] = set()  #: keys of plans that were loaded when a host with others in it ended thrice
         self._tasks = Tasks()
         self._late = LateGpu(loader, self._places, catalogue, self._again, surroundings.late_s)
         self.by_hand = ByHand(self._lookout, self.plans, self._prover, self._places, loader, self._want, self._again_later)
@@ -144,9 +143,7 @@ class Healer:
 
     async def _doubt(self, version: ServedVersion, plan: Plan, error: errors.EdgeAgentError) -> None:
         """Others ran in the host that ended: a check in a host of its own tells whether the plan is to blame. Once."""
-        self._doubted[plan.sidecar.key] = None
-        while len(self._doubted) > _MAX_DOUBTED:
-            del self._doubted[next(iter(self._doubted))]
+        self._doubted.add(plan.sidecar.key)
         _log.error("%s: its plan is checked anew: %s", version.label, error, extra={"code": load_code(error)})
         await self.plans.doubt(plan.sidecar.key)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from pathlib import Path
 from typing import Any, Awaitable, Callable, Collection, Dict, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
+from edge_agent.engines.plans import plan_files
 from edge_agent.serving.build_status import BuildStatus
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.healing import recipe
@@ -27,7 +26,6 @@ from edge_agent.serving.version import ServedVersion
 _log = logging.getLogger(__name__)
 
 _UNABLE_MAX = 3
-_AGAIN = 0.0  #: seconds until a job is looked at again
 
 Tell = Callable[[str, str, str, Dict[str, Any]], None]  #: kind of the event, subject, code, args
 
@@ -131,7 +129,7 @@ class Workshop:
         """`keeps`: the plan that was to be replaced serves on, and that was all. Else there may be another try."""
         job.forced = False
         if not keeps:
-            return _AGAIN
+            return 0.0
         await self._conclude(job)
         return None
 
@@ -170,7 +168,7 @@ class Workshop:
             return await self._after_failure(job, keeps=built.plan is None)
         finally:
             if built.plan is None:
-                await in_thread(_remove, built.path)
+                await in_thread(plan_files.discard, built.path)
         await self._swap_in(job)
         return None
 
@@ -299,8 +297,3 @@ class Workshop:
 
 def _show(status: BuildStatus, state: str, phase: str = "", percent: float = 0.0, eta_s: Optional[float] = None) -> None:
     status.state, status.phase, status.percent, status.eta_s, status.text = state, phase, percent, eta_s, ""
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
