@@ -75,7 +75,7 @@ class Builder:
         return report
 
     async def wait(self, order: BuildOrder) -> str:
-        """Why its build had better not begin yet; empty when it may. One that must be ended for lack of memory only costs time."""
+        """Why its build had better not begin yet; empty when it may. One that memory is too short for only costs time."""
         return self.lingers() or await asyncio.get_running_loop().run_in_executor(None, self._short, order)
 
     def lingers(self) -> str:

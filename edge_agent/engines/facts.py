@@ -15,7 +15,12 @@ from edge_agent.processes.supervisor import Supervisor
 _log = logging.getLogger(__name__)
 
 _TRIES = 2
+_START_S = 30.0  #: for the process alone: it imports nothing yet
 _KEY = "facts"
+
+
+class _Hung(errors.ChildTimeout):
+    """Of the question, not of its start."""
 
 
 class HostFacts:
@@ -25,20 +30,29 @@ class HostFacts:
         self._supervisor = supervisor
         self._clock = clock
         self._known: Optional[Tuple[Child, GpuFacts]] = None
+        self._shares = False
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether its GPU takes the machine's own memory, as far as it was asked."""
+        return self._shares
 
     async def ask(self, loading: asyncio.Lock, timeout_s: float) -> GpuFacts:
-        """What the host says. One that ends or hangs of the question twice has nothing that could be used.
+        """What the host says. One that ends of the question twice, or hangs, has nothing that could be used.
 
         With the lock of loading, since the host answers in turn, and a model may take long.
         """
         reason = ""
         for _ in range(_TRIES):
             try:
-                child = await self._supervisor.wait_up(timeout_s)
+                child = await self._supervisor.wait_up(min(timeout_s, _START_S))
                 if self._known is not None and self._known[0] is child:
                     return self._known[1]
                 async with loading:
                     return await self._call(child, timeout_s)
+            except _Hung as error:
+                reason = str(error)
+                break  # another one would take as long
             except errors.ChildError as error:
                 reason = str(error)
         text = "the engine host ended or hung while it looked for TensorRT: %s" % reason
@@ -49,11 +63,11 @@ class HostFacts:
         self._supervisor.busy(self._clock.monotonic() + timeout_s, _KEY)
         try:
             facts = GpuFacts.from_reply(await child.call("facts", timeout_s=timeout_s))
-        except errors.ChildTimeout:
+        except errors.ChildTimeout as error:
             self._supervisor.restart("engine_host.hung", "looking for TensorRT took more than %g s" % timeout_s)
-            raise
+            raise _Hung(str(error)) from error
         finally:
             self._supervisor.idle(_KEY)
         if facts.usable:
-            self._known = (child, facts)
+            self._known, self._shares = (child, facts), facts.integrated
         return facts

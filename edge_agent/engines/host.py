@@ -14,7 +14,7 @@ from edge_agent.engines.calls import CallDesk, CallHost, CallMemory
 from edge_agent.engines.facts import HostFacts
 from edge_agent.engines.hosted import HostedModel, HostOptions, end_code, part_status
 from edge_agent.engines.instance import EngineInstance
-from edge_agent.engines.load import LoadOrder, LoadReport
+from edge_agent.engines.load import LoadOrder
 from edge_agent.engines.memory import MemoryBound
 from edge_agent.engines.segments import HostSegments
 from edge_agent.engines.traffic import Traffic
@@ -62,9 +62,7 @@ class EngineHost:
             clock=clock,
         )
         self._facts = HostFacts(self._supervisor, clock)
-        self._bound = MemoryBound(
-            options, clock, self._supervisor, self._traffic, self.models.values, on_event, lambda: self._facts.shares_memory
-        )
+        self._bound = MemoryBound(options, clock, self._supervisor, self._traffic, self.models.values, on_event, self._facts)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -119,10 +117,7 @@ class EngineHost:
             raise errors.ModelNotReady("engine host %s takes no pictures now: %s" % (self.options.name, error)) from error
 
     async def facts(self, timeout_s: float = 0.0) -> GpuFacts:
-        """What it says of TensorRT and its GPU; unavailable, with the reason, also when it ends of the question.
-
-        The first import of TensorRT may take as long as a load: that is the limit when `timeout_s` is 0.
-        """
+        """What it says of TensorRT and its GPU; unavailable, with the reason, also when it ends of it. 0: as long as a load."""
         assert self._loading is not None
         return await self._facts.ask(self._loading, timeout_s or self.options.load_timeout_s)
 
@@ -210,7 +205,7 @@ class EngineHost:
         self._supervisor.busy(self._clock.monotonic() + timeout_s)
         try:
             for instance in model.instances:
-                await self._load_instance(child, model, instance)
+                await model.load_instance(child, instance, timeout_s)
         except errors.ChildRefused as error:
             raise errors.EngineLoadError(str(error), **error.detail) from error
         except errors.ChildTimeout as error:
@@ -219,18 +214,6 @@ class EngineHost:
             raise errors.EngineLoadError(text) from error
         finally:
             self._supervisor.idle()
-
-    async def _load_instance(self, child: Child, model: HostedModel, instance: EngineInstance) -> None:
-        sock, theirs = child.instance_channel()
-        with contextlib.closing(theirs), contextlib.ExitStack() as undo:
-            undo.callback(sock.close)
-            fields = model.order.fields(instance.number)
-            report = LoadReport.read(await child.call("load", fields, (theirs.fileno(),), self.options.load_timeout_s))
-            if model.report is not None and not report.same_model(model.report):
-                raise errors.EngineLoadError("%s has other inputs or outputs than before: its file changed" % model.order.label)
-            undo.pop_all()
-        model.report = report
-        instance.connect(sock, report)
 
     # -- the child --------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from edge_agent.domain.status import PartStatus, State
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
 from edge_agent.errors import EngineError, EngineLoadError
+from edge_agent.processes.child import Child
 from edge_agent.processes.supervisor import Supervisor, SupervisorState
 
 #: a model whose loading or lone run ends its host this often within a minute is stopped
@@ -67,6 +69,19 @@ class HostedModel:
         )
         self.error = EngineLoadError(text % (self.order.label, len(self.kills), reason), code="model.stopped")
         return True
+
+    async def load_instance(self, child: Child, instance: EngineInstance, timeout_s: float) -> None:
+        """Has the host load it once, with a channel of its own. ChildError; EngineLoadError where it is not what it was."""
+        sock, theirs = child.instance_channel()
+        with contextlib.closing(theirs), contextlib.ExitStack() as undo:
+            undo.callback(sock.close)
+            fields = self.order.fields(instance.number)
+            report = LoadReport.read(await child.call("load", fields, (theirs.fileno(),), timeout_s))
+            if self.report is not None and not report.same_model(self.report):
+                raise EngineLoadError("%s has other inputs or outputs than before: its file changed" % self.order.label)
+            undo.pop_all()
+        self.report = report
+        instance.connect(sock, report)
 
     def close(self) -> None:
         """Takes no batches any more; its host, if it runs, frees what it had for them."""

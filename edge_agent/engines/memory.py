@@ -7,21 +7,23 @@ import contextlib
 import enum
 import logging
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, Iterable, Optional
+from typing import Callable, FrozenSet, Iterable, Optional
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
+from edge_agent.engines.facts import HostFacts
 from edge_agent.engines.hosted import HostedModel, HostOptions
+from edge_agent.engines.shared_memory import kib_lines, shared_shortage
 from edge_agent.engines.traffic import Traffic
 from edge_agent.processes.child import Child
 from edge_agent.processes.supervisor import Supervisor
-from edge_agent.telemetry.procfs import read_text
 from edge_agent.telemetry.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
 CODE = "engine_host.memory"
 _UNLOAD_S = 6.0
+_LEFT = "its models need more than memory_max_bytes: %s %s; it is left running"
 
 Models = FrozenSet[str]
 
@@ -31,23 +33,13 @@ def process_bytes(pid: int, proc: Path = Path("/proc")) -> Optional[int]:
 
     The kernel walks the page tables for it (12 ms for 2 GB), so call it off the loop. None when the process is gone.
     """
-    fields = _kib(proc / str(pid) / "smaps_rollup")
+    fields = kib_lines(proc / str(pid) / "smaps_rollup")
     if "Pss" in fields:
         return (fields["Pss"] - fields.get("Pss_Shmem", 0) + fields.get("SwapPss", 0)) * 1024
-    fields = _kib(proc / str(pid) / "status")
+    fields = kib_lines(proc / str(pid) / "status")
     if "VmRSS" in fields:
         return (fields["VmRSS"] - fields.get("RssShmem", 0) + fields.get("VmSwap", 0)) * 1024
     return None
-
-
-def _kib(path: Path) -> Dict[str, int]:
-    found: Dict[str, int] = {}
-    for line in (read_text(path) or "").splitlines():
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if len(words) == 2 and words[1] == "kB" and words[0].isdigit():
-            found[name] = int(words[0])
-    return found
 
 
 class Verdict(enum.Enum):
@@ -68,29 +60,23 @@ class Judge:
         self._too_much: Optional[Models] = None  #: these took more than the bound before they had run anything
         self.text = ""  #: of the last verdict that was not FINE
 
-    def loaded(self, used: int, models: Models) -> None:
-        """What a new process takes with its models, before it runs anything."""
-        self._too_much = models if used > self._max_bytes else None
+    def loaded(self, used: int, models: Models, short: str = "") -> None:
+        """What a new process takes with its models, before it runs anything; `short`: and the machine has too little left."""
+        self._too_much = models if short or used > self._max_bytes else None
 
-    def look(self, used: int, models: Models, now: float) -> Verdict:
-        """Judges what it takes now."""
-        if used <= self._max_bytes:
+    def look(self, used: int, models: Models, now: float, short: str = "") -> Verdict:
+        """Judges what it takes now, and (`short`) that the machine has too little left because of it."""
+        if used <= self._max_bytes and not short:
             return Verdict.FINE
-        sizes = "%d MB of %d MB" % (used >> 20, self._max_bytes >> 20)
+        sizes = short if used <= self._max_bytes else "%d MB of %d MB" % (used >> 20, self._max_bytes >> 20)
         if models == self._too_much:
-            self.text = "its models need more than memory_max_bytes: %s right after loading; it is left running" % sizes
+            self.text = _LEFT % (sizes, "right after loading")
             return Verdict.LEAVE
         if self._ended_at is not None and now - self._ended_at < self._pause_s:
-            self.text = (
-                "its models need more than memory_max_bytes: %s %.0f s after it was started anew; it is left running"
-                % (
-                    sizes,
-                    now - self._ended_at,
-                )
-            )
+            self.text = _LEFT % (sizes, "%.0f s after it was started anew" % (now - self._ended_at))
             return Verdict.LEAVE
         self._ended_at = now
-        self.text = "it took %s" % sizes
+        self.text = short if used <= self._max_bytes else "it took %s" % sizes
         return Verdict.END
 
 
@@ -105,6 +91,7 @@ class MemoryBound:
         traffic: Traffic,
         models: Callable[[], Iterable[HostedModel]],
         on_event: Callable[[str, str, str], None],
+        facts: HostFacts,
     ) -> None:
         self.over = ""  #: why it runs on although it is over its bound
         self.ending = False  #: it is being ended as planned: nobody's fault
@@ -114,6 +101,7 @@ class MemoryBound:
         self._traffic = traffic
         self._models = models
         self._on_event = on_event
+        self._facts = facts
         self._judge = Judge(options.memory_max_bytes, options.memory_pause_s)
         self._tasks = Tasks()
 
@@ -131,7 +119,7 @@ class MemoryBound:
         if self._options.memory_max_bytes:
             used = await self._used(child.pid)
             if used is not None:
-                self._judge.loaded(used, self._names())
+                self._judge.loaded(used, self._names(), await self._short(child.pid, used))
 
     def down(self) -> None:
         """The process ended, in whatever way."""
@@ -149,7 +137,10 @@ class MemoryBound:
         used = await self._used(child.pid)
         if used is None or child.gone:
             return
-        verdict = self._judge.look(used, self._names(), self._clock.monotonic())
+        short = await self._short(child.pid, used)
+        if child.gone:
+            return
+        verdict = self._judge.look(used, self._names(), self._clock.monotonic(), short)
         if verdict is Verdict.END:
             await self._end(child, loading)
         elif verdict is Verdict.FINE:
@@ -183,6 +174,13 @@ class MemoryBound:
 
     async def _used(self, pid: int) -> Optional[int]:
         return await asyncio.get_running_loop().run_in_executor(None, process_bytes, pid)
+
+    async def _short(self, pid: int, used: int) -> str:
+        """Says so where GPU and CPU share memory, the machine has little left, and this host is to blame."""
+        if not self._facts.shares_memory:
+            return ""
+        root, most = self._options.memory_root, self._options.memory_max_bytes
+        return await asyncio.get_running_loop().run_in_executor(None, shared_shortage, root, most, pid, used)
 
     def _names(self) -> Models:
         return frozenset("%s#%d" % (model.order.label, model.instances[0].number) for model in self._models())

@@ -19,6 +19,12 @@ class BuildStatus:
     reason: str = ""
     text: str = ""  #: what it waits for, or does again
 
+    def end(self, reason: str) -> None:
+        """Its job is over, in whatever way: where nothing else was said, for this reason."""
+        if self.state in ("queued", "building", "checking"):
+            self.state, self.phase, self.percent, self.eta_s, self.text = "failed", "", 0.0, None, ""
+            self.reason = self.reason or reason
+
     def as_json(self) -> Dict[str, Any]:
         """The `build` of a version in `/api/status`."""
         return {

@@ -403,7 +403,11 @@ class Deaf:
     def __init__(self, patch):
         self._kill = Process.kill
         self._processes = []
-        patch.setattr(Process, "kill", lambda process: self._processes.append(process))
+
+        def keep(process):
+            self._processes.append(process)
+
+        patch.setattr(Process, "kill", keep)
 
     def end(self):
         for process in self._processes:

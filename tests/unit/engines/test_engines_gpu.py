@@ -22,10 +22,12 @@ from edge_agent.engines.load import LoadOrder
 from edge_agent.processes.arena import Arena
 from tests.doubles.engine_host import until
 from tests.fake_gpu import gpu_python, make_plan, set_faults
+from tests.jetson_memory import machine
 from tests.serving_rig import MODELS
 
 ROWS = {"x": ((1, 4), (4, 4), (8, 4))}
 WAIT_S = 20.0
+OPTIONS = ("memory_max_bytes", "memory_look_s", "memory_root")
 
 
 class Rig:
@@ -37,8 +39,9 @@ class Rig:
         self.faults = folder / "faults.json"
         self.arena = Arena(16 << 20)
         self.reasons = []
+        given = {name: choices.pop(name) for name in list(choices) if name in OPTIONS}
         python = gpu_python(folder, faults=self.faults, **choices)
-        options = HostOptions("gpu", python=python, batch_timeout_s=5.0, load_timeout_s=30.0)
+        options = HostOptions("gpu", python=python, batch_timeout_s=5.0, load_timeout_s=30.0, **given)
         self.host = EngineHost(options, self.arena, Clock(), self._on_event)
 
     def _on_event(self, kind: str, name: str, text: str) -> None:
@@ -183,3 +186,25 @@ async def test_a_host_that_crashes_while_it_loads_a_plan_is_tried_thrice(rig):
     one.set_faults()
     batcher = one.batcher(await one.host.load(one.order()))
     assert await one.ask(batcher, 1.0) == 2.0
+
+
+async def test_a_host_whose_gpu_takes_the_machine_s_memory_is_started_anew_before_the_kernel_ends_something(rig, tmp_path):
+    """What a GPU takes of shared memory is in no process's size."""
+    root = tmp_path / "root"
+    root.mkdir()
+    machine(root, available=1500)
+    one = await rig(memory_max_bytes=4 << 30, memory_look_s=0.05, memory_root=root)
+    await one.host.facts(WAIT_S)
+    batcher = one.batcher(await one.host.load(one.order()))
+    first = one.host.supervisor.pid
+    assert await one.ask(batcher, 1.0) == 2.0
+    machine(root, available=100)
+    await until(lambda: one.reasons, WAIT_S)
+    assert "the machine has 100 MB left" in one.reasons[0]
+    assert one.host.end_code == "engine_host.memory"
+    machine(root, available=1500)
+    await until(lambda: one.host.up and one.host.supervisor.pid != first, WAIT_S)
+    assert await one.ask(batcher, 2.0) == 3.0
+    machine(root, available=100)
+    await until(lambda: one.host.status()["code"] == "engine_host.memory", WAIT_S)
+    assert len(one.reasons) == 1, "not twice within a few minutes"

@@ -201,6 +201,18 @@ def test_what_fits_after_loading_may_be_ended_again() -> None:
     assert judge.look(150 * MB, BOTH, 0.0) is Verdict.END
 
 
+def test_a_machine_with_little_left_counts_as_over_the_bound() -> None:
+    judge = Judge(100 * MB, 300)
+    assert judge.look(50 * MB, BOTH, 0.0, "the machine has 9 MB left") is Verdict.END
+    assert judge.text == "the machine has 9 MB left"
+    assert judge.look(50 * MB, BOTH, 299.0, "the machine has 9 MB left") is Verdict.LEAVE
+    assert "the machine has 9 MB left 299 s after it was started anew" in judge.text
+    assert judge.look(50 * MB, BOTH, 299.5) is Verdict.FINE
+    judge.loaded(50 * MB, BOTH, "the machine has 8 MB left")
+    assert judge.look(50 * MB, BOTH, 999.0, "the machine has 7 MB left") is Verdict.LEAVE
+    assert "right after loading" in judge.text
+
+
 # -- no new batches -----------------------------------------------------------------------------------------------------
 
 

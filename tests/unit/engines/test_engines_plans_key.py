@@ -100,7 +100,13 @@ def test_the_order_of_what_has_none_does_not_count() -> None:
 
 
 def test_what_the_host_says_of_its_libraries_is_in_the_key() -> None:
-    reply = {"available": True, "tensorrt": "10.3.0", "compute_capability": [8, 7], "plugins": ["b" * 64], "cuda_runtime": 12050}
+    reply = {
+        "available": True,
+        "tensorrt": "10.3.0",
+        "compute_capability": [8, 7],
+        "plugins": ["b" * 64],
+        "cuda_runtime": 12050,
+    }
     target = PlanTarget.of(GpuFacts.from_reply(reply))
     assert (target.plugins, target.cuda_runtime) == (("b" * 64,), 12050)
 

@@ -173,3 +173,21 @@ async def test_a_model_of_hundreds_of_small_requests_at_once_refuses_none_of_the
         answers = await asyncio.wait_for(asyncio.gather(*asked), 30)
         assert [float(answer[0, 0]) for answer in answers] == [n + 1.0 for n in range(1000)]
         assert 300 < max(record.batch_size for record in rig.journal.requests) < 1000
+
+
+async def test_facts_of_a_gpu_may_take_as_long_as_a_load(tmp_path):
+    """A Nano that has just booted needs half a minute and more for its first import of TensorRT."""
+    python = gpu_python(tmp_path)
+    (site,) = (tmp_path / "gpu-python/lib").glob("python*/site-packages")
+    (site / "tensorrt.py").write_text("import time\ntime.sleep(600)\n")
+    arena = Arena(1 << 20)
+    sections = {"gpu": HostSection(python=python, load_timeout_s=2.0)}
+    loader = Loader(arena, Clock(), Metrics(), sections, lambda kind, name, text, code: None)
+    await loader.start()
+    try:
+        facts = await asyncio.wait_for(loader.facts("gpu"), 25.0)
+        assert (facts.usable, facts.code) == (False, "engine.broken")
+        assert "within 2 s" in facts.text
+    finally:
+        await loader.stop()
+        arena.close()
