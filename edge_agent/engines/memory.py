@@ -135,10 +135,8 @@ class MemoryBound:
 
     async def _look(self, child: Child, loading: asyncio.Lock) -> None:
         used = await self._used(child.pid)
+        short = "" if used is None else await self._short(child.pid, used)
         if used is None or child.gone:
-            return
-        short = await self._short(child.pid, used)
-        if child.gone:
             return
         verdict = self._judge.look(used, self._names(), self._clock.monotonic(), short)
         if verdict is Verdict.END:
