@@ -51,7 +51,7 @@ class Control:
         self._swaps = swaps
         self._lineup = lineup
         self._promotion = promotion
-        promotion.on_crash = self._crashed
+        promotion.on_crash, promotion.later = self._crashed, self._later
         lineup.trials.on_verdict = self._verdict
         self._journal = journal
         self._locks: Dict[str, asyncio.Lock] = {}
@@ -232,6 +232,13 @@ class Control:
     def _crashed(self, version: Servable) -> None:
         name = version.name
         self._tasks.spawn(self._by_itself(name, lambda entry: self._promotion.crashed(entry, version)), "crash:" + name)
+
+    def _later(self, name: str, pause_s: float, change: Callable[[ModelEntry], Awaitable[None]]) -> None:
+        async def after() -> None:
+            await asyncio.sleep(pause_s)
+            await self._by_itself(name, change)
+
+        self._tasks.spawn(after(), "later:" + name)
 
     async def _by_itself(self, name: str, change: Callable[[ModelEntry], Awaitable[None]]) -> None:
         """What nobody asked for and nobody waits for; what cannot be done is told."""

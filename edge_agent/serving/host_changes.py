@@ -9,11 +9,8 @@ from edge_agent.domain.status import State
 from edge_agent.engines.hosted import HostedModel
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.journal import Journal
-from edge_agent.serving.loading import UNREADABLE, load_code
-from edge_agent.serving.version import ServedVersion
-
-#: as often as this a version ends its host before it is given up
-_DEATHS = 3
+from edge_agent.serving.loading import load_code
+from edge_agent.serving.version import ServedVersion, deaths_of
 
 
 class HostChanges:
@@ -33,13 +30,14 @@ class HostChanges:
 
     def _refresh(self, version: ServedVersion, hosted: HostedModel) -> None:
         if hosted.error is not None:
-            code = UNREADABLE if load_code(hosted.error) == UNREADABLE else "model.stopped"
+            code = load_code(hosted.error)  # model.stopped where it was given up
+            version.deaths = deaths_of(hosted.error)
             changed = version.become(State.FAILED, code, text=str(hosted.error))
             assert version.batcher is not None
             version.batcher.close(errors.ModelNotReady(str(hosted.error)))
             if changed:
                 self._journal.event("model.failed", version.label, code=code, text=str(hosted.error))
-                (self.on_crash_loop if len(hosted.deaths) >= _DEATHS else self.on_lost)(version)
+                (self.on_crash_loop if version.crashes else self.on_lost)(version)
         elif hosted.ready:
             version.up_again()
         else:

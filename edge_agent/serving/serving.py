@@ -36,10 +36,12 @@ from edge_agent.serving.patience import ask_for_time
 from edge_agent.serving.promotion.board import Board
 from edge_agent.serving.promotion.ledger import Ledger
 from edge_agent.serving.promotion.lineup import Lineup
+from edge_agent.serving.promotion.probation import Probation
 from edge_agent.serving.promotion.promotion import Promotion
 from edge_agent.serving.promotion.trials import Trials
 from edge_agent.serving.reach import within_reach
 from edge_agent.serving.repository import ModelEntry, VersionEntry
+from edge_agent.serving.second_tries import SecondTries
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.swapping import Swaps
 from edge_agent.serving.version import ServedVersion
@@ -87,13 +89,16 @@ class Serving(ModelVerbs, PlanVerbs):
         self._loader.heal = self._healer.load
         swaps = Swaps(self._catalogue, self._make, self._load, self._tidy, journal, clock)
         self._trials = Trials(self._catalogue, swaps, arena, clock, journal, board or Board())
-        self._lineup = Lineup(Ledger(state_dir), self._trials, swaps, self._catalogue)
+        ledger = Ledger(state_dir)
+        self._probation = Probation(ledger, clock)
+        self._lineup = Lineup(ledger, self._trials, swaps, self._catalogue)
         promotion = Promotion(self._lineup, self._catalogue, journal, clock)
-        self._changes.on_lost = self._healer.lost
+        self._changes.on_lost = self._lost
         self._changes.on_crash_loop = self._healer.crashes(otherwise=promotion.crash_loop)
         holds = Holds(state_dir)
         self._control = Control(section, self._catalogue, holds, swaps, self._lineup, promotion, journal, clock)
         self._healer.connect(self._control.again, self._lineup.pinned)
+        self._second_tries = SecondTries(self._catalogue, self._control.again)
         self._started = False
         self._tasks = Tasks()
         self._loads: List[asyncio.Task[Any]] = []
@@ -129,6 +134,10 @@ class Serving(ModelVerbs, PlanVerbs):
         async with self._cache.loading(version, version.entry.path):
             await self._loader.load(version)
 
+    def _lost(self, version: ServedVersion) -> None:
+        self._healer.lost(version)
+        self._second_tries.lost(version)
+
     async def _tidy(self) -> None:
         """After a version was taken down."""
         self._cache.retired(self._catalogue.all_versions())
@@ -156,7 +165,9 @@ class Serving(ModelVerbs, PlanVerbs):
         """Ends what waits with an error, then the hosts."""
         self._draining = True
         await self._tasks.stop()
+        await self._second_tries.stop()
         await self._control.stop()
+        await self._probation.stop()
         await self._healer.stop()
         self._cache.stop()
         for version in self._catalogue.running():
@@ -259,6 +270,8 @@ class Serving(ModelVerbs, PlanVerbs):
         self._accounts.succeeded(request, served, received_at, response)
         if not self._draining:
             self._trials.answered(served, request, response)
+            if not response.cached:
+                self._probation.answered(served)
         return response
 
     async def _run(self, served: Servable, request: InferRequest) -> InferResponse:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -41,15 +41,19 @@ class Record:
     previous: Optional[int] = None  #: it served before: the way back
     candidate: Optional[int] = None  #: it is compared with the active one
     refused: Dict[int, Refusal] = field(default_factory=dict)
+    answered: int = 0  #: requests, well, by the active one since it took the place of the previous one
+    served_s: float = 0.0  #: how long that took it
 
     def as_json(self) -> Dict[str, Any]:
         """An entry of `models` in the file."""
         refused = {str(number): refusal.as_json() for number, refusal in sorted(self.refused.items())}
-        return {"active": self.active, "previous": self.previous, "candidate": self.candidate, "refused": refused}
+        numbers = {"active": self.active, "previous": self.previous, "candidate": self.candidate}
+        counted = {"answered": self.answered, "served_s": round(self.served_s, 1)} if self.answered else {}
+        return {**numbers, "refused": refused, **counted}
 
     def copy(self) -> Record:
         """One that can be changed for a trial."""
-        return Record(self.active, self.previous, self.candidate, dict(self.refused))
+        return replace(self, refused=dict(self.refused))
 
 
 def mark_of(marks: Fingerprint) -> str:
@@ -134,4 +138,7 @@ def _record(fields: Any) -> Record:
     numbers = [fields[key] for key in ("active", "previous", "candidate")]
     if not all(number is None or type(number) is int for number in numbers):
         raise TypeError("a version is a whole number")
-    return Record(numbers[0], numbers[1], numbers[2], refused)
+    answered, served_s = fields.get("answered", 0), fields.get("served_s", 0.0)
+    if type(answered) is not int or type(served_s) not in (int, float):
+        raise TypeError("what was counted is a number")
+    return Record(numbers[0], numbers[1], numbers[2], refused, answered, float(served_s))

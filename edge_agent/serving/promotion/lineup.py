@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
 
 from edge_agent.domain.status import PartStatus, State
@@ -14,6 +14,7 @@ from edge_agent.serving.repository import Marks, ModelEntry, marked
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.swapping import Swaps
 from edge_agent.serving.threads import in_thread
+from edge_agent.serving.version import ServedVersion
 
 
 @dataclass(frozen=True)
@@ -104,33 +105,35 @@ class Lineup:
                 reason = "" if main == choice.candidate else reason
         await self._note(found, choice, main, model)
         for version in model.versions.values():
-            if version.part.code == "model.stopped" and int(version.version) != self._ledger.of(entry.name).active:
+            if has_crashed(version) and int(version.version) != self._ledger.of(entry.name).active:
                 self.on_crash(version)
-        return (await self._try(found, choice, anew) if compare else "") or reason
+        if compare:
+            await self._try(found, choice, anew)  # what becomes of it is no word about what serves
+        return reason
 
     async def _note(self, found: Found, choice: Choice, main: Optional[int], model: Model) -> None:
         """What serves now, if it does, and what did before."""
-        record = self._ledger.of(found.entry.name)
+        record = self._ledger.of(found.entry.name).copy()
         active, previous = record.active, record.previous
         version = None if main is None else model.versions.get(str(main))
         if main != active and version is not None and not is_down(version):
             active, previous = main, active
+            record.answered, record.served_s = 0, 0.0
         there = previous in found.words and previous != active
-        await self.keep(found.entry.name, Record(active, previous if there else None, record.candidate, dict(choice.refused)))
+        record.active, record.previous, record.refused = active, previous if there else None, dict(choice.refused)
+        await self.keep(found.entry.name, record)
 
-    async def _try(self, found: Found, choice: Choice, anew: bool) -> str:
-        """Has the candidate compared. Why that is not so, or empty."""
+    async def _try(self, found: Found, choice: Choice, anew: bool) -> None:
+        """Has the candidate compared; what hinders that is in the status."""
         name = found.entry.name
         record = self._ledger.of(name)
         number, base = choice.candidate, record.active
-        reason = ""
         if number is None or base is None or number == base:
             await self.trials.end(name)
             number = None
         else:
-            reason = await self.trials.begin(found.entry, found.marks[number], number, base, anew)
-        await self.keep(name, Record(record.active, record.previous, number, record.refused))
-        return reason
+            await self.trials.begin(found.entry, found.marks[number], number, base, anew)
+        await self.keep(name, replace(self._ledger.of(name), candidate=number))
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
@@ -150,6 +153,11 @@ class Lineup:
         await self.keep(entry.name, wanted)
         await self.follow(found)
         return ""
+
+    def is_hopeless(self, name: str, number: int) -> bool:
+        """Whether a version that did not come up to serve would not the next time either."""
+        version = self._catalogue.model(name).versions.get(str(number))
+        return version is None or has_crashed(version) or version.part.code == "model.config_rejected"
 
     def mark(self, found: Found, number: int) -> str:
         """Of the files that a version was loaded from, which may have changed since; of those on disk if it is not loaded."""
@@ -176,12 +184,21 @@ class Lineup:
         trial = self.trials.of(name)
         if trial is not None and trial.served.version == number:
             return await self.trials.again(trial)
-        return await self._swaps.again(name, number)
+        reason = await self._swaps.again(name, number)
+        record, serves = self._ledger.of(name), self._catalogue.model(name).ready_version()
+        if record.active is None and serves is not None and not self.is_told(name):
+            await self.keep(name, replace(record, active=int(serves.version)))  # it is the first that came up
+        return reason
 
 
 def is_down(version: Servable) -> bool:
     """Whether it will not serve by itself; one whose host is being started will."""
     return version.settled and version.part.state is State.FAILED and version.part.code != "model.host_down"
+
+
+def has_crashed(version: Servable) -> bool:
+    """Whether it ended its engine host until it was given up."""
+    return isinstance(version, ServedVersion) and version.crashes
 
 
 def _instead(choice: Choice, record: Record, found: Found) -> Optional[int]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Callable, Mapping, Optional
+from dataclasses import replace
+from typing import Any, Awaitable, Callable, Dict, Mapping, Optional
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.journal import Journal
+from edge_agent.serving.promotion.choice import choose
+from edge_agent.serving.promotion.compared import Compared
 from edge_agent.serving.promotion.judge import Verdict
 from edge_agent.serving.promotion.ledger import Record, Refusal
 from edge_agent.serving.promotion.lineup import Found, Lineup
+from edge_agent.serving.promotion.probation import is_over
 from edge_agent.serving.promotion.trial import Trial
 from edge_agent.serving.repository import ModelEntry, marked
 from edge_agent.serving.servable import Servable
@@ -20,12 +24,17 @@ from edge_agent.serving.version import ServedVersion
 
 _log = logging.getLogger(__name__)
 
+#: name, seconds, and what is done to the model after them, when nobody else changes it
+Later = Callable[[str, float, Callable[[ModelEntry], Awaitable[None]]], None]
+
 
 class Promotion:
     """Changes a line-up. Callers see to it that a model has one change at a time."""
 
     def __init__(self, lineup: Lineup, catalogue: Catalogue, journal: Journal, clock: Clock) -> None:
         self.on_crash: Callable[[Servable], None] = lambda version: None  #: of one that serves; then `crashed` is due
+        self.later: Later = lambda name, pause_s, change: None
+        self._waiting: Dict[str, Compared] = {}  #: by model: it passed its trial and could not be loaded to serve yet
         self._lineup = lineup
         self._trials = lineup.trials
         self._catalogue = catalogue
@@ -45,23 +54,55 @@ class Promotion:
             await self._trials.end(name)
             await self._lineup.apply(entry, marks)
             return
-        found = Found.of(entry, marks)
-        if verdict.good:
-            verdict = await self._promoted(found, trial, verdict)
+        found, passed = Found.of(entry, marks), Compared.of(trial, verdict)
         if not verdict.good:
-            await self._reject(found, trial, verdict.reason)
+            await self._reject(found, passed, verdict.reason)
+        elif not self._waits(name, passed):  # else it has passed before, and is swapped in when its pause is over
+            await self._swap_in(found, passed)
 
-    async def _promoted(self, found: Found, trial: Trial, verdict: Verdict) -> Verdict:
-        reason = await self._lineup.serve(found, self._with_active(found, trial.number), trial.number)
-        if reason:
-            return Verdict(False, "%s, but could not be loaded to serve: %s" % (verdict.reason, reason))
-        self._tell("model.promoted", "model.promoted", trial.served.label, verdict.reason, trial.judge.as_json())
-        return verdict
+    def _waits(self, name: str, passed: Compared) -> bool:
+        waiting = self._waiting.get(name)
+        if waiting is None or (waiting.number, waiting.marks) != (passed.number, passed.marks):
+            return False
+        return self._clock.monotonic() < waiting.due  # later it was down when its time came
 
-    async def _reject(self, found: Found, trial: Trial, reason: str) -> None:
-        await self._refuse(found, trial.number, "model.shadow_rejected", reason)
-        await self._trials.end(trial.served.name)
-        self._tell("model.rolled_back", "model.shadow_rejected", trial.served.label, reason, trial.judge.as_json())
+    async def _swap_in(self, found: Found, passed: Compared) -> None:
+        """What it lacks for the moment, memory say, is no reason to refuse it."""
+        name = found.entry.name
+        self._waiting.pop(name, None)
+        reason = await self._lineup.serve(found, self._with_active(found, passed.number), passed.number)
+        if not reason:
+            self._tell("model.promoted", "model.promoted", passed.label, passed.reason, passed.figures)
+            return
+        text = "%s, but could not be loaded to serve: %s" % (passed.reason, reason)
+        if self._lineup.is_hopeless(name, passed.number):
+            await self._reject(found, passed, text)
+            return
+        _log.warning("%s: %s; again in %g s", passed.label, text, passed.pause_s, extra={"code": "model.shadow_waits"})
+        due = self._clock.monotonic() + passed.pause_s
+        waiting = self._waiting[name] = replace(passed, tries=passed.tries + 1, due=due)
+        await self._lineup.follow(found)
+        self.later(name, passed.pause_s, lambda entry: self._once_more(entry, waiting))
+
+    async def _once_more(self, entry: ModelEntry, passed: Compared) -> None:
+        """Unless something else has come of it meanwhile."""
+        name = entry.name
+        if self._waiting.get(name) is not passed:
+            return
+        entry, marks = await in_thread(marked, entry)
+        found, record = Found.of(entry, marks), self._lineup.record(name)
+        same = record.active == passed.base and marks.get(passed.number) == passed.marks
+        same = same and not entry.fault and not self._lineup.is_told(name)
+        if same and choose(entry, found.words, record).candidate == passed.number:
+            await self._swap_in(found, passed)
+        else:
+            del self._waiting[name]
+
+    async def _reject(self, found: Found, passed: Compared, reason: str) -> None:
+        self._waiting.pop(found.entry.name, None)
+        await self._refuse(found, passed.number, "model.shadow_rejected", reason)
+        await self._trials.end(found.entry.name)
+        self._tell("model.rolled_back", "model.shadow_rejected", passed.label, reason, passed.figures)
         await self._lineup.follow(found)
 
     async def _refuse(self, found: Found, number: int, code: str, reason: str) -> None:
@@ -82,13 +123,16 @@ class Promotion:
         self.on_crash(version)
 
     async def crashed(self, entry: ModelEntry, version: Servable) -> None:
-        """The change that brought a version that crashes is taken back, if there was one. EngineLoadError."""
+        """The change that brought a version that crashes is taken back, if there was one of late. EngineLoadError.
+
+        What has served well for long is not the change's fault: who may ask could else undo it with a few harmful requests.
+        """
         name, number, why = entry.name, int(version.version), str(version.part.args.get("text", ""))
         record, here = self._lineup.record(name), self._catalogue.model(name).versions.get(version.version)
         if self._lineup.is_told(name) or here not in (version, None):
             return
         found = await self._found(entry)
-        if record.active == number and record.previous in found.words:
+        if record.active == number and record.previous in found.words and not is_over(record):
             await self._back(found, "model.stopped", why)
         elif record.active == number:
             await self._lineup.follow(found)  # whatever else there is
@@ -138,7 +182,7 @@ class Promotion:
         if self._lineup.record(entry.name).previous in found.words:
             await self._back(found, "model.rolled_back", why)
         elif trial is not None:
-            await self._reject(found, trial, why)
+            await self._reject(found, Compared.of(trial, Verdict(False, why)), why)
         else:
             raise errors.InvalidRequest("model '%s' has no earlier version to go back to" % entry.name)
 
@@ -184,6 +228,7 @@ class Promotion:
                 record.refused.setdefault(other, refusal)
         if before != number:
             record.active, record.previous = number, before
+            record.answered, record.served_s = 0, 0.0
         record.candidate = None
         return record
 

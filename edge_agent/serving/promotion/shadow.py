@@ -1,9 +1,10 @@
-"""Requests that were answered are run once more on a version that is being compared, when nothing else waits."""
+"""Requests that were answered are run once more on a version that is being compared, when nothing else runs or waits."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence
 
@@ -19,6 +20,8 @@ from edge_agent.serving.threads import in_thread
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.tasks import Tasks
 
+_SHARE = 0.2  #: of the time at most: after each run there is a pause
+_LONGEST_REST_S = 5.0  #: after a run that failed: the third one ends it all
 _NEAR_S = 0.1  #: of a request with a deadline so near the answer has yet to be delivered
 
 #: agreement, milliseconds of the candidate and of the one that serves, whether that one ran nothing else with it
@@ -26,7 +29,10 @@ Compared = Callable[[float, float, float, bool], None]
 
 
 class Shadow:
-    """One request at a time. Nobody waits for it, nothing is copied for it, and what goes wrong is told to nobody else."""
+    """One request at a time, with pauses, in a host of less priority. What goes wrong is told to nobody else.
+
+    A request that comes meanwhile does not wait for it, but they share the processor, its caches and the GPU.
+    """
 
     def __init__(
         self,
@@ -47,6 +53,7 @@ class Shadow:
         self._on_failed = on_failed
         self._tasks = Tasks(lambda error: on_failed("%s: %s" % (type(error).__name__, error)))
         self._running: Optional[asyncio.Task[None]] = None
+        self._rest_until = 0.0  #: monotonic seconds
 
     async def stop(self) -> None:
         """Gives up what runs."""
@@ -65,13 +72,17 @@ class Shadow:
         candidate = self._candidate
         if self._running is not None and not self._running.done():
             return False
-        if not candidate.ready or candidate.pending or serving.pending or candidate.batcher is None:
+        if self._clock.monotonic() < self._rest_until or not _is_idle(serving):
+            return False
+        if not candidate.ready or candidate.batcher is None or not candidate.batcher.idle:
             return False
         takes_s = candidate.batcher.service_time.expect(_rows(serving, request)) or 0.0
         return request.deadline is None or request.deadline - self._clock.monotonic() > takes_s + _NEAR_S
 
     async def _run(self, serving: Servable, request: InferRequest, response: InferResponse) -> None:
+        began = self._clock.monotonic()
         with contextlib.ExitStack() as held:
+            longest_s = _LONGEST_REST_S
             try:
                 answer = await self._answer(request, held)
                 held.callback(answer.release)
@@ -81,8 +92,11 @@ class Shadow:
             except (errors.EdgeAgentError, ValueError, TypeError, KeyError) as error:
                 self._on_failed(str(error))
             else:
+                longest_s = math.inf
                 alone = response.batch_size == _rows(serving, request)
                 self._on_compared(found, answer.timing.compute_us / 1e3, response.timing.compute_us / 1e3, alone)
+            now = self._clock.monotonic()
+            self._rest_until = now + min((now - began) * (1.0 / _SHARE - 1.0), longest_s)
 
     async def _answer(self, request: InferRequest, held: contextlib.ExitStack) -> InferResponse:
         """The candidate's. What holds it is released by `held`."""
@@ -108,6 +122,11 @@ class Shadow:
             return wish.filled(leases)
         _release(leases)
         return None
+
+
+def _is_idle(version: Servable) -> bool:
+    """Whether it runs nothing, and nothing waits for it."""
+    return isinstance(version, ServedVersion) and version.batcher is not None and version.batcher.idle
 
 
 def _leases(request: InferRequest, response: InferResponse) -> List[Lease]:

@@ -55,6 +55,7 @@ class Trial:
         self._since = clock.now()
         self._ended = False
         self._overdue = False
+        self.started = False
         self._timer: Optional[asyncio.TimerHandle] = None
 
     @property
@@ -64,6 +65,7 @@ class Trial:
 
     def start(self) -> None:
         """It is loaded: requests may be offered."""
+        self.started = True
         self._since = self._clock.now()
         self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._late)
 
@@ -90,6 +92,12 @@ class Trial:
     def _is_building(self) -> bool:
         """Whether it is about to be loaded anew with its plan, which takes other times than what stands in."""
         return self.served.part.code == "engine.building"
+
+    @property
+    def waits_for_plan(self) -> bool:
+        """Whether it could not be loaded without the plan that is made for it."""
+        build = self.served.build
+        return not self.served.ready and build is not None and build.state in ("queued", "building", "checking")
 
     def crashed(self, text: str) -> None:
         """Its engine host died of it again and again."""
@@ -144,6 +152,6 @@ class Trial:
         """Why no request is compared now; empty when one would be."""
         if self._heat.paused:
             return "too hot"
-        if self._is_building:
+        if self._is_building or self.waits_for_plan:
             return "its plan is being built"
         return "" if self.served.ready else "not ready"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Tuple
 
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.requests import InferRequest, InferResponse
@@ -36,7 +36,7 @@ class Trials:
         self._journal = journal
         self._board = board
         self._running: Dict[str, Trial] = {}
-        self._failed: Dict[str, MadeOf] = {}  #: by label: it could not be loaded, and why is told
+        self._failed: Dict[str, Tuple[MadeOf, PartStatus]] = {}  #: by label: it could not be loaded, and why is told
         self._waiting: Dict[str, MadeOf] = {}  #: by label: there is no memory for it, which is told
 
     async def stop(self) -> None:
@@ -64,8 +64,8 @@ class Trials:
         await trial.stop()
         await self._swaps.put_down(trial.served)
 
-    async def begin(self, entry: ModelEntry, marks: Fingerprint, number: int, base: int, anew: bool = False) -> str:
-        """Loads a version to compare it with `base`, unless it is there as it should be. Why that is not so, or empty.
+    async def begin(self, entry: ModelEntry, marks: Fingerprint, number: int, base: int, anew: bool = False) -> None:
+        """Loads a version to compare it with `base`, unless it is there as it should be; why that is not so the status says.
 
         What could not be loaded is tried again when it has changed, or `anew`.
         """
@@ -73,30 +73,40 @@ class Trials:
         made_of = (entry.config.model_dump_json(), marks)
         trial = self._running.get(entry.name)
         if trial is not None:
-            if (trial.number, trial.base, trial.made_of) == (number, base, made_of):
-                return ""
+            same = (trial.number, trial.base, trial.made_of) == (number, base, made_of)
+            if same and not (anew and trial.served.part.state is State.FAILED):
+                return
             await self.end(entry.name)
         label = "%s/%d" % (entry.name, number)
-        if not anew and self._failed.get(label) == made_of:
-            return ""
+        failed = self._failed.get(label)
+        if not anew and failed is not None and failed[0] == made_of:
+            model.apart[str(number)] = failed[1]
+            return
         reason = await self._no_room(model, label, base, made_of)
         if reason:
             args = {"model": label, "text": reason}
             model.apart[str(number)] = PartStatus(State.OFF, self._clock.now(), "model.shadow_waits", args)
-            return reason
+            return
         trial = self._made(entry, number, base, made_of)
         self._running[entry.name] = model.candidate = trial  # now, so that its loading may be seen
         reason = await self._swaps.bring_up(trial.served)
-        if reason:
-            del self._running[entry.name]
-            model.candidate, self._failed[label] = None, made_of
-            if trial.served.part.code == "model.stopped":
-                self.on_crash(trial.served)
-            return reason
-        self._failed.pop(label, None)
+        if not reason:
+            self._failed.pop(label, None)
+            self._start(trial)
+        elif not trial.waits_for_plan:  # else it is loaded again when that is there
+            await self._lose(trial, model, label)
+
+    def _start(self, trial: Trial) -> None:
         trial.start()
+        label = trial.served.label
         self._journal.event("model.shadowing", label, code="model.shadowing", args={"model": label})
-        return ""
+
+    async def _lose(self, trial: Trial, model: Model, label: str) -> None:
+        self._failed[label] = (trial.made_of, trial.served.part)
+        await self.end(model.name)
+        model.apart[str(trial.number)] = trial.served.part
+        if trial.served.crashes:
+            self.on_crash(trial.served)
 
     async def _no_room(self, model: Model, label: str, base: int, made_of: MadeOf) -> str:
         """Why it is not loaded now, told once."""
@@ -120,7 +130,10 @@ class Trials:
         if not reason:
             name = new.served.name
             self._running[name] = self._catalogue.model(name).candidate = new
-            new.start()
+            if trial.started:
+                new.start()  # told already
+            else:
+                self._start(new)
             await self._put_down(trial)
         return reason
 

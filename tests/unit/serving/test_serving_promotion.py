@@ -339,8 +339,10 @@ async def test_a_version_that_cannot_be_loaded_is_told_and_the_other_serves_on(t
         (repository / "add" / "2").mkdir()
         (repository / "add" / "2" / "model.onnx").write_bytes(b"no model")
         for _ in range(2):
-            with pytest.raises(errors.EngineLoadError, match=r"failed to load 'add', .*model\.onnx"):
-                await rig.serving.load_model("add")
+            await rig.serving.load_model("add")  # the model is up: what is only compared has its own state
+            found = shown(rig, "add")["2"]
+            assert (found["state"], found["code"]) == ("failed", "model.load_failed")
+            assert "model.onnx" in found["reason"]
         assert rig.serving.lookup("add").version == "1"
         assert [host["name"] for host in rig.serving.host_status()] == ["cpu"]
         add_affine(repository, "add", 2)
@@ -355,8 +357,7 @@ async def test_a_version_that_ends_its_host_as_it_is_loaded_is_refused_over_rest
         add_tricks_version(repository, "eye", 2, ACCEPT, 14.0)
         pid = rig.host_pid()
         if mode == "explicit":
-            with pytest.raises(errors.EngineLoadError, match="ended its engine host 3 times"):
-                await rig.serving.load_model("eye")
+            await rig.serving.load_model("eye")
         await until(lambda: kinds(rig, "eye") == [("model.rolled_back", "eye/2", "model.stopped")], tell=rig.serving.status)
         assert rig.host_pid() == pid
         assert shown(rig, "eye")["2"]["code"] == "model.stopped"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from edge_agent.config.hosts import HostSection
+from tests.fake_gpu import gpu_python
 from tests.healing_rig import PLAN, Gpu, healing, right, until, until_on, version_of
 from tests.promotion_rig import ACCEPT, add_affine, ask_until, kinds, shown
 
@@ -59,3 +62,51 @@ async def test_a_worse_version_is_refused_and_the_plan_of_the_other_serves_on(tm
         assert (rig.serving.lookup("one").version, rig.serving.lookup("one").engine) == ("1", "tensorrt")
         await asyncio.sleep(0.3)
         assert [event[0] for event in kinds(rig, "one")] == ["model.shadowing", "model.rolled_back"]
+
+
+def no_onnx_runtime(gpu):
+    """Hosts whose interpreter has none: a module that cannot be imported hides it."""
+    folder = Path(gpu.python).parents[3] / "bare"
+    python = gpu_python(folder)
+    (packages,) = folder.glob("gpu-python/lib/*/site-packages")
+    hidden = folder / "hidden"
+    hidden.mkdir()
+    (hidden / "onnxruntime.py").write_text("raise ImportError('there is none here')")
+    pth = packages / "fake_gpu.pth"
+    pth.write_text("%s\n%s" % (hidden, pth.read_text()))
+    return {**gpu.hosts, **{name: HostSection(python=python) for name in ("cpu", "onnxruntime", "onnxruntime-own")}}
+
+
+@pytest.mark.parametrize("mode", ["explicit", "poll"])
+async def test_a_candidate_that_only_a_plan_can_run_waits_for_it_and_is_compared_then(tmp_path, gpu, mode):
+    add_affine(tmp_path / "models", "one", 1, CONFIG)
+    more = {**options(tmp_path), "control_mode": mode, "poll_interval_s": 0.1, "load": ["one"]}
+    async with healing(tmp_path / "models", gpu, hosts=no_onnx_runtime(gpu), **more) as rig:
+        await until_on("tensorrt", rig, code="engine.unverified")
+        gpu.hold_builds()
+        add_affine(tmp_path / "models", "one", 2, offset=1.0000002)
+        if mode == "explicit":
+            await rig.serving.load_model("one")  # no failure: what serves is up
+        await until(lambda: shown(rig, "one").get("2", {}).get("build", {}).get("state") == "building", rig)
+        assert shown(rig, "one")["2"]["state"] == "failed"
+        assert shown(rig, "one")["2"]["shadow"]["paused"] == "its plan is being built"
+        assert kinds(rig, "one") == []
+        gpu.let_go()
+        await until(lambda: [event[:2] for event in kinds(rig, "one")] == [("model.shadowing", "one/2")], rig)
+        assert shown(rig, "one")["2"]["engine"] == "tensorrt"
+        await ask_until(rig, "one", lambda: rig.serving.lookup("one").version == "2")
+
+
+async def test_a_candidate_that_is_taken_away_before_its_plan_is_there_has_none_built(tmp_path, gpu):
+    add_affine(tmp_path / "models", "one", 1, CONFIG)
+    async with healing(tmp_path / "models", gpu, hosts=no_onnx_runtime(gpu), **options(tmp_path), load=["one"]) as rig:
+        await until_on("tensorrt", rig, code="engine.unverified")
+        gpu.hold_builds()
+        add_affine(tmp_path / "models", "one", 2, offset=1.0000002)
+        await rig.serving.load_model("one")
+        await until(lambda: shown(rig, "one")["2"]["build"]["state"] == "building", rig)
+        await rig.serving.roll_back("one")
+        assert shown(rig, "one")["2"]["code"] == "model.shadow_rejected"
+        gpu.let_go()
+        await asyncio.sleep(1.0)
+        assert len(list((tmp_path / "state" / "plans").glob("*.plan"))) == 1
