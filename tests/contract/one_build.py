@@ -32,7 +32,7 @@ def main(module, folder):
         answer = {"report": Job(Tools(trt, log, facts), Order(message), Progress(lambda fields: None, 0.0)).run()}
     except Refused as refusal:
         answer = {"code": refusal.code, "text": refusal.text, "permanent": refusal.detail["permanent"]}
-    answer["log"] = [line for _, _, line in log.lines]
+    answer["log"] = [entry[2] for entry in log.lines]
     with open(os.path.join(folder, "answer.json"), "w") as file:
         json.dump(answer, file)
 
