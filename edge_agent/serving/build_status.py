@@ -19,9 +19,14 @@ class BuildStatus:
     reason: str = ""
     text: str = ""  #: what it waits for, or does again
 
+    @property
+    def pending(self) -> bool:
+        """Whether a plan may come of it yet."""
+        return self.state in ("queued", "building", "checking")
+
     def end(self, reason: str) -> None:
         """Its job is over, in whatever way: where nothing else was said, for this reason."""
-        if self.state in ("queued", "building", "checking"):
+        if self.pending:
             self.state, self.phase, self.percent, self.eta_s, self.text = "failed", "", 0.0, None, ""
             self.reason = self.reason or reason
 

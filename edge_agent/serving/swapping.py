@@ -143,8 +143,9 @@ class Swaps:
         return None if made_of is None else made_of[1]
 
     def folders(self, name: str) -> Set[Path]:
-        """The model directories that a model's versions were loaded from."""
-        labels = {version.label for version in self._catalogue.model(name).versions.values()}
+        """The model directories that a model's versions were loaded from, or will be when their plans are there."""
+        versions = self._catalogue.model(name).versions.values()
+        labels = {version.label for version in versions if not _never_came(version)}
         return {self._lies[label].directory for label in labels.intersection(self._lies)}
 
     async def put_down(self, version: Servable) -> None:
@@ -193,6 +194,13 @@ class Swaps:
 def _up(version: Servable) -> bool:
     """Whether its loading went well."""
     return version.part.state in (State.OK, State.DEGRADED)
+
+
+def _never_came(version: Servable) -> bool:
+    """Whether it was not loaded, and nothing is on its way that would let it be."""
+    if not isinstance(version, ServedVersion) or version.hosted is not None:
+        return False
+    return version.settled and (version.build is None or not version.build.pending)
 
 
 def _same_failure(old: PartStatus, new: PartStatus) -> bool:
