@@ -82,19 +82,7 @@ class Parts:
         self.device = DeviceSampler(reader)
         self.images = ImageChild(self.arena, clock, config.vision.python)
         self.bodies = BodyChild(self.arena, clock, config.vision.python)
-        self.serving = Serving(
-            config.models,
-            config.hosts,
-            self.arena,
-            clock,
-            self.metrics,
-            self.store,
-            state_dir,
-            config.response_cache,
-            self.store.answers,
-            Board(self._hottest_c),
-            Surroundings(root, lambda seconds: manager.extend_timeout(int(seconds * 1e6))),
-        )
+        self.serving = self._serving(root, manager)
         self.metrics.plans.status = self.serving.status
         self.detector = Detector(self.serving, self.images, self.store, clock)
         self.mqtt: Optional[MqttPipeline] = None
@@ -139,6 +127,21 @@ class Parts:
             self.watchdog,
         ]
         return [part for part in parts if part is not None]
+
+    def _serving(self, root: Path, manager: ServiceManager) -> Serving:
+        return Serving(
+            self.config.models,
+            self.config.hosts,
+            self.arena,
+            self.clock,
+            self.metrics,
+            self.store,
+            self.config.agent.state_dir,
+            self.config.response_cache,
+            self.store.answers,
+            Board(self._hottest_c),
+            Surroundings(root, lambda seconds: manager.extend_timeout(int(seconds * 1e6))),
+        )
 
     def _store_options(self, serial: str) -> StoreOptions:
         section = self.config.store

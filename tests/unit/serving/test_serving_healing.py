@@ -28,23 +28,6 @@ from tests.healing_rig import (
 from tests.serving_rig import MODELS
 
 
-@pytest.fixture
-def repository(tmp_path):
-    (tmp_path / "models").mkdir()
-    return tmp_path / "models"
-
-
-@pytest.fixture
-def gpu(tmp_path):
-    return Gpu(tmp_path / "gpu")
-
-
-@pytest.fixture
-def state(tmp_path):
-    (tmp_path / "state").mkdir()
-    return tmp_path / "state"
-
-
 def plans(state):
     return sorted(path.name.partition(".")[2] for path in (state / "plans").glob("[0-9a-f]*.*"))
 

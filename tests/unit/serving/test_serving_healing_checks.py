@@ -10,7 +10,6 @@ import os
 import signal
 
 import numpy
-import pytest
 
 from edge_agent import errors
 from edge_agent.engines.plans import plan_files
@@ -18,26 +17,9 @@ from edge_agent.serving.healing import checks as checks_module
 from edge_agent.serving.healing import proof
 from edge_agent.serving.healing.checks import Check, Checks
 from edge_agent.serving.loading import Loader
-from tests.healing_rig import PLAN, WRONG, Gpu, add_plan_model, healing, right, surroundings, told, until, until_on, version_of
+from tests.healing_rig import PLAN, WRONG, add_plan_model, healing, right, surroundings, told, until, until_on, version_of
 from tests.promotion_rig import add_affine
 from tests.serving_rig import Rig
-
-
-@pytest.fixture
-def repository(tmp_path):
-    (tmp_path / "models").mkdir()
-    return tmp_path / "models"
-
-
-@pytest.fixture
-def gpu(tmp_path):
-    return Gpu(tmp_path / "gpu")
-
-
-@pytest.fixture
-def state(tmp_path):
-    (tmp_path / "state").mkdir()
-    return tmp_path / "state"
 
 
 def test_checks_are_kept_over_a_restart_for_each_demand_and_a_damaged_file_is_none(tmp_path):

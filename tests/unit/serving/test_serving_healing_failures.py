@@ -17,7 +17,6 @@ from tests.fake_gpu import gpu_python, make_plan
 from tests.healing_rig import (
     PLAN,
     WRONG,
-    Gpu,
     add_plan_model,
     healing,
     right,
@@ -28,23 +27,6 @@ from tests.healing_rig import (
     version_of,
 )
 from tests.serving_rig import MODELS
-
-
-@pytest.fixture
-def repository(tmp_path):
-    (tmp_path / "models").mkdir()
-    return tmp_path / "models"
-
-
-@pytest.fixture
-def gpu(tmp_path):
-    return Gpu(tmp_path / "gpu")
-
-
-@pytest.fixture
-def state(tmp_path):
-    (tmp_path / "state").mkdir()
-    return tmp_path / "state"
 
 
 def tries(state):
