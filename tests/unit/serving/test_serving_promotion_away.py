@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from edge_agent.domain.status import State
 from edge_agent.serving.promotion import lineup
 from edge_agent.serving.promotion.ledger import COPY_NAME, FILE_NAME
 from tests.promotion_rig import ACCEPT, add_affine, kinds, shown, until
@@ -121,3 +122,14 @@ async def test_a_damaged_record_leaves_what_was_taken_back_and_where_both_are_lo
     async with running(repository, **options(tmp_path, "explicit")) as rig:
         await rig.serving.promote("add", rig.serving.lookup("add").version)
         assert model_part(rig)["code"] != "model.promotions_lost"
+
+
+async def test_nothing_uncompared_takes_over_while_the_version_that_serves_is_loaded_again(tmp_path):
+    repository = tmp_path / "models"
+    add_affine(repository, "add", 1, ACCEPT)
+    async with running(repository, **options(tmp_path)) as rig:
+        await shadowing(rig, repository)
+        rig.serving.lookup("add").become(State.FAILED, "engine.unavailable", text="no memory for the moment")
+        await asyncio.sleep(LOOKS_S)
+        assert rig.serving.versions("add") == ["1"]
+        assert (kept(tmp_path)["active"], kept(tmp_path).get("unjudged")) == (1, None)
