@@ -124,6 +124,12 @@ ENGINES: Dict[str, Code] = {
         "See that the state folder's disk can be written and has room, then look at the versions: edge-agent models list.",
         "请确认状态目录所在磁盘可写且空间充足，然后查看各版本：edge-agent models list。",
     ),
+    "model.unjudged": code(
+        "A version serves that was not compared to the end: {text}",
+        "当前服务的版本未完成比较：{text}",
+        "Bring the version before it back, or promote this one: edge-agent models promote NAME --version N.",
+        "请恢复之前的版本，或提升该版本：edge-agent models promote 名称 --version N。",
+    ),
     "model.rolled_back": code(
         "The version before it serves again: {text}",
         "已恢复上一个版本：{text}",

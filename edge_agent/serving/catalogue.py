@@ -36,6 +36,7 @@ class Model:
         self.apart: Dict[str, PartStatus] = {}  #: versions that lie on disk and are not loaded, and why
         self.counted: Dict[str, VersionStatistics] = {}  #: by version: they go on when it is loaded anew
         self.fault: Optional[PartStatus] = None  #: of the model as a whole: its config, its folder
+        self.doubt: Optional[PartStatus] = None  #: it serves, and nobody has judged what does
         self.unloaded = False  #: taken down on purpose
 
     def statistics_of(self, version: str) -> VersionStatistics:
@@ -91,6 +92,8 @@ class Model:
         part = self.fault or (
             shown.part if shown is not None else PartStatus(State.OFF, code="model.unloaded", args={"model": self.name})
         )
+        if self.doubt is not None and part.state is State.OK:
+            part = self.doubt
         return {"name": self.name, **part.as_json(), "versions": [*self._beside(), *(one.as_json() for one in versions)]}
 
     def _beside(self) -> List[Dict[str, Any]]:

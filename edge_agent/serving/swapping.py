@@ -56,8 +56,13 @@ class Swaps:
 
     # -- up ---------------------------------------------------------------------------------------------------------
 
-    async def apply(self, entry: ModelEntry, marks: Optional[Marks] = None, anew: bool = False) -> str:
-        """Makes the model what its entry says: loads beside, swaps, takes down. Why it is not, or empty."""
+    async def apply(
+        self, entry: ModelEntry, marks: Optional[Marks] = None, anew: bool = False, held: Optional[int] = None
+    ) -> str:
+        """Makes the model what its entry says: loads beside, swaps, takes down. Why it is not, or empty.
+
+        `held`: this version goes on from memory, its folder is away.
+        """
         entry, seen = (entry, marks) if marks is not None else await in_thread(marked, entry)
         model = self._catalogue.model(entry.name)
         fault = entry.fault or entry.config.refused
@@ -67,7 +72,8 @@ class Swaps:
         model.fault, model.unloaded = None, False
         reasons = [await self._apply_version(model, entry, version, seen[version.number], anew) for version in entry.versions]
         ready = [number for number, version in model.versions.items() if version.ready]
-        await self.retire(model, replaced(model.versions, [str(version.number) for version in entry.versions], ready))
+        old = [number for number in model.versions if number != str(held)]
+        await self.retire(model, replaced(old, [str(version.number) for version in entry.versions], ready))
         return next((reason for reason in reasons if reason), "")
 
     async def again(self, name: str, number: str) -> str:
@@ -172,6 +178,11 @@ class Swaps:
         if model.fault is None or model.fault.args.get("text") != text:
             model.fault = PartStatus(State.FAILED, self._clock.now(), code, {"model": model.name, "text": text})
             self._tell_failure(model.name, code, text)
+
+    def warn(self, name: str, code: str, text: str) -> None:
+        """Something about a model that goes on serving and should be looked at."""
+        _log.warning("model %s: %s", name, text, extra={"code": code})
+        self._journal.event(code, name, code=code, args={"model": name, "text": text}, text=text)
 
     def _tell_failure(self, subject: str, code: str, text: str) -> None:
         _log.error("model %s: %s", subject, text, extra={"code": code})

@@ -19,19 +19,21 @@ class Choice:
     refused: Mapping[int, Refusal] = field(default_factory=dict)  #: those whose files still are what was refused
 
 
-def choose(entry: ModelEntry, marks: Mapping[int, str], record: Record) -> Choice:
+def choose(entry: ModelEntry, marks: Mapping[int, str], record: Record, held: Optional[int] = None) -> Choice:
     """What its version policy says, but for refused versions, and with `[accept]` for those that must be compared first.
 
     `marks`: fingerprints by version, as Refusal has them. A version whose files are others than those that were refused
-    counts as new.
+    counts as new. `held`: it serves from memory while its folder is away.
     """
     policy = entry.config.version_policy
-    refused = {n: refusal for n, refusal in record.refused.items() if marks.get(n) == refusal.fingerprint}
+    refused = {n: refusal for n, refusal in record.refused.items() if n in marks and refusal.holds(marks[n])}
     allowed = [version.number for version in entry.on_disk if version.number not in refused]
+    if held is not None:
+        allowed = sorted({*allowed, held})
     selected = policy.select(allowed)
     if not selected:
         return Choice((), refused=refused)
-    active = record.active
+    active = record.active if record.active in allowed else record.unjudged
     named = policy.specific is None or active in policy.specific.versions
     if entry.config.accept is None or active not in allowed or active is None or not named:
         return Choice(selected, max(selected), refused=refused)  # nothing to compare with

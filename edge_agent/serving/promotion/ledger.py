@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Collection, Dict, Mapping, Optional, Tuple
 
 from edge_agent.config.durable import write_durably
-from edge_agent.serving.repository import Fingerprint
+from edge_agent.serving.promotion.content import UNREAD
 
 _log = logging.getLogger(__name__)
 
 FILE_NAME = "promotions.json"
+COPY_NAME = FILE_NAME + ".1"  #: the same once more, for when the first one is damaged
+_MOST_REFUSED = 100  #: of one model; the oldest are forgotten
 _FORM = 1  #: number of the file's form
+_DAMAGE = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,17 @@ class Refusal:
     code: str
     reason: str
     at: str  #: RFC 3339 UTC
+
+    def holds(self, mark: str) -> bool:
+        """Whether files of that mark are still those that were refused; what cannot be read is not known to be others.
+
+        What an operator took back is judged by the version's own files: another config.toml is not another version.
+        """
+        if mark == UNREAD:
+            return True
+        if self.code == "model.rolled_back":
+            return mark.partition(":")[0] == self.fingerprint.partition(":")[0]
+        return mark == self.fingerprint
 
     def as_json(self) -> Dict[str, str]:
         """An entry of `refused`."""
@@ -43,43 +56,65 @@ class Record:
     refused: Dict[int, Refusal] = field(default_factory=dict)
     answered: int = 0  #: requests, well, by the active one since it took the place of the previous one
     served_s: float = 0.0  #: how long that took it
+    unjudged: Optional[int] = None  #: it serves as the active one cannot, and was not compared to the end
+    unsure: bool = False  #: what was known before is lost: a version may serve that was refused
+
+    @property
+    def base(self) -> Optional[int]:
+        """The version whose answers count as right."""
+        return self.active if self.unjudged is None else self.unjudged
+
+    def keep_refused(self, refused: Mapping[int, Refusal], there: Collection[int]) -> None:
+        """Of the versions that are there only these are refused; one whose folder is away may come back as it was."""
+        away = {number: refusal for number, refusal in self.refused.items() if number not in there}
+        latest = sorted({**away, **refused}.items(), key=lambda item: item[1].at)[-_MOST_REFUSED:]
+        self.refused = dict(latest)
 
     def as_json(self) -> Dict[str, Any]:
         """An entry of `models` in the file."""
         refused = {str(number): refusal.as_json() for number, refusal in sorted(self.refused.items())}
         numbers = {"active": self.active, "previous": self.previous, "candidate": self.candidate}
         counted = {"answered": self.answered, "served_s": round(self.served_s, 1)} if self.answered else {}
-        return {**numbers, "refused": refused, **counted}
+        doubts = {"unjudged": self.unjudged} if self.unjudged is not None else {}
+        return {**numbers, "refused": refused, **counted, **doubts, **({"unsure": True} if self.unsure else {})}
 
     def copy(self) -> Record:
         """One that can be changed for a trial."""
         return replace(self, refused=dict(self.refused))
 
 
-def mark_of(marks: Fingerprint) -> str:
-    """A fingerprint in one word."""
-    return hashlib.sha256(json.dumps(marks).encode()).hexdigest()
-
-
 class Ledger:
     """Records in one small file; without a folder they last as long as the agent runs."""
 
     def __init__(self, state_dir: Optional[Path]) -> None:
+        self.lost = False  #: there was something to read, and nothing of it can be believed
         self._path = None if state_dir is None else state_dir / FILE_NAME
+        self._copy = None if state_dir is None else state_dir / COPY_NAME
         self._records: Dict[str, Record] = {}
         self._changes = 0
         self._saved = 0
         self._saving = threading.Lock()  # callers of `save` are threads of a pool
 
     def load(self) -> None:
-        """Reads the file; of one that cannot be read nothing is believed, and that is said."""
-        if self._path is None or not self._path.exists():
-            return
-        try:
-            self._records = _records(json.loads(self._path.read_text("utf-8")))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            text = "%s cannot be read, every version counts as new and none as refused: %s: %s"
-            _log.error(text, self._path, type(error).__name__, error, extra={"code": "model.promotions_lost"})
+        """Reads the file, or its copy; of what cannot be read nothing is believed, and that is said."""
+        for path in (self._path, self._copy):
+            if path is None or not path.exists():
+                continue
+            try:
+                self._records = _records(json.loads(path.read_text("utf-8")))
+            except _DAMAGE as error:
+                self.lost = True
+                text = "%s cannot be read: %s: %s"
+                _log.error(text, path, type(error).__name__, error, extra={"code": "model.promotions_lost"})
+            else:
+                if path == self._copy:
+                    text = "which versions serve was read from %s, as %s is missing or damaged"
+                    _log.warning(text, path, self._path, extra={"code": "model.promotions_lost"})
+                self.lost = False
+                return
+        if self.lost:
+            text = "every version counts as new and none as refused, as %s and its copy are lost"
+            _log.error(text, self._path, extra={"code": "model.promotions_lost"})
 
     def of(self, name: str) -> Record:
         """What is known of a model; nothing at first. Not to be changed."""
@@ -107,13 +142,14 @@ class Ledger:
 
     def save(self, number: int, content: bytes) -> None:
         """Writes it; blocks. What cannot be written is told, and is written with the next change."""
-        if self._path is None:
+        if self._path is None or self._copy is None:
             return
         with self._saving:
             if number <= self._saved:
                 return  # a later one was faster
             try:
                 write_durably(self._path, content)
+                write_durably(self._copy, content)
             except OSError as error:
                 text = "%s cannot be written, a restart will not know which version serves: %s"
                 _log.error(text, self._path, error, extra={"code": "model.promotions_lost"})
@@ -138,7 +174,10 @@ def _record(fields: Any) -> Record:
     numbers = [fields[key] for key in ("active", "previous", "candidate")]
     if not all(number is None or type(number) is int for number in numbers):
         raise TypeError("a version is a whole number")
+    unjudged, unsure = fields.get("unjudged"), fields.get("unsure", False)
+    if type(unjudged) not in (int, type(None)) or type(unsure) is not bool:
+        raise TypeError("what is not known for sure is a version, and true or false")
     answered, served_s = fields.get("answered", 0), fields.get("served_s", 0.0)
     if type(answered) is not int or type(served_s) not in (int, float):
         raise TypeError("what was counted is a number")
-    return Record(numbers[0], numbers[1], numbers[2], refused, answered, float(served_s))
+    return Record(numbers[0], numbers[1], numbers[2], refused, answered, float(served_s), unjudged, unsure)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
 
+from edge_agent.domain.clock import Clock
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.serving.catalogue import Catalogue, Model
 from edge_agent.serving.promotion.choice import Choice, choose
-from edge_agent.serving.promotion.ledger import Ledger, Record, Refusal, mark_of
+from edge_agent.serving.promotion.content import UNREAD, Contents
+from edge_agent.serving.promotion.ledger import Ledger, Record, Refusal
 from edge_agent.serving.promotion.trials import Trials
 from edge_agent.serving.repository import Marks, ModelEntry, marked
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.swapping import Swaps
 from edge_agent.serving.threads import in_thread
 from edge_agent.serving.version import ServedVersion
+
+AWAY_S = 300.0  #: so long a version that cannot be seen, or is loaded again, is waited for
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,6 @@ class Found:
     marks: Marks
     words: Mapping[int, str]  #: the marks as the ledger has them
 
-    @classmethod
-    def of(cls, entry: ModelEntry, marks: Marks) -> Found:
-        """With the marks of all that is on disk."""
-        return cls(entry, marks, {number: mark_of(mark) for number, mark in marks.items()})
-
 
 class Lineup:
     """Callers see to it that a model has one change at a time."""
@@ -37,6 +36,9 @@ class Lineup:
     def __init__(self, ledger: Ledger, trials: Trials, swaps: Swaps, catalogue: Catalogue) -> None:
         self.on_crash: Callable[[Servable], None] = lambda version: None  #: loading it ended its engine host thrice
         self.trials = trials
+        self._contents = Contents()
+        self._clock = Clock()
+        self._missed: Dict[Tuple[str, int], float] = {}  #: since when a version's folder is away, or it is down
         self._ledger = ledger
         self._swaps = swaps
         self._catalogue = catalogue
@@ -82,13 +84,21 @@ class Lineup:
             await self.unloaded(entry.name)
             return await self._swaps.apply(entry, marks, anew)
         self._told.discard(entry.name)
-        return await self.follow(Found.of(entry, marks), anew, compare)
+        return await self.follow(await self.found(entry, marks), anew, compare)
+
+    async def found(self, entry: ModelEntry, marks: Marks) -> Found:
+        """A model with what its files hold; where there is no choice they need not be read."""
+        record = self._ledger.of(entry.name)
+        if len(marks) < 2 and not record.refused and record.base in (None, *marks):
+            return Found(entry, marks, dict.fromkeys(marks, UNREAD))
+        return Found(entry, marks, await in_thread(self._contents.words, entry, marks))
 
     async def follow(self, found: Found, anew: bool = False, compare: bool = True) -> str:
         """The same for a model that is not told."""
         entry = found.entry
         model, record = self._catalogue.model(entry.name), self._ledger.of(entry.name)
-        choice = choose(entry, found.words, record)
+        held = self._held(found, record, model, anew)
+        choice = choose(entry, found.words, record, held)
         model.apart = {str(n): _refused_part(entry.name, n, refusal) for n, refusal in choice.refused.items()}
         if not choice.serve:
             model.unloaded = False
@@ -97,8 +107,8 @@ class Lineup:
             self._swaps.fault(model, refusal.code, text)
             return text
         main = choice.main
-        reason = await self._swaps.apply(entry.only(*choice.serve), found.marks, anew)
-        if all(is_down(version) for version in model.versions.values()):
+        reason = await self._swaps.apply(entry.only(*choice.serve), found.marks, anew, held)
+        if all(is_down(version) for version in model.versions.values()) and not self._comes_back(choice, model):
             main = _instead(choice, record, found)
             if main is not None:  # better than nothing
                 await self._swaps.apply(entry.only(*choice.serve, main), found.marks)
@@ -117,17 +127,77 @@ class Lineup:
         active, previous = record.active, record.previous
         version = None if main is None else model.versions.get(str(main))
         if main != active and version is not None and not is_down(version):
-            active, previous = main, active
-            record.answered, record.served_s = 0, 0.0
-        there = previous in found.words and previous != active
-        record.active, record.previous, record.refused = active, previous if there else None, dict(choice.refused)
+            chosen = active in found.words and choice.main != active  # its policy or a refusal says so
+            if active is None or chosen or found.entry.config.accept is None:
+                active, previous, record.unjudged = main, active, None
+                record.answered, record.served_s = 0, 0.0
+            else:  # it was not compared to the end: the active one serves again as soon as it can
+                self._missed.pop((found.entry.name, active), None)
+                record.unjudged = main
+        elif main is not None and version is not None and not is_down(version):
+            record.unjudged = None
+            if main in found.words:
+                self._missed.pop((found.entry.name, main), None)
+        if self._ledger.lost and found.entry.name not in self._ledger.all() and len(found.words) > 1:
+            record.unsure = True
+        record.active, record.previous = active, previous if previous != active else None
+        record.keep_refused(choice.refused, found.words)
+        self._doubt(model, self._ledger.of(found.entry.name), record)
         await self.keep(found.entry.name, record)
+
+    def _doubt(self, model: Model, before: Record, record: Record) -> None:
+        """Shows what nobody has judged, and tells of it once."""
+        code, text = "", ""
+        if record.unjudged is not None:
+            code, text = (
+                "model.unjudged",
+                "version %d serves uncompared, as version %s cannot"
+                % (
+                    record.unjudged,
+                    record.active,
+                ),
+            )
+        elif record.unsure:
+            code, text = (
+                "model.promotions_lost",
+                "it is not known which version served or was refused: version %s serves" % (record.active),
+            )
+        if code and (before.unjudged, before.unsure) != (record.unjudged, record.unsure):
+            self._swaps.warn(model.name, code, text)
+        if not code:
+            model.doubt = None
+        elif model.doubt is None or model.doubt.args.get("text") != text:
+            model.doubt = PartStatus(State.DEGRADED, self._clock.now(), code, {"model": model.name, "text": text})
+
+    # -- what is away for a moment ----------------------------------------------------------------------------------
+
+    def _held(self, found: Found, record: Record, model: Model, anew: bool) -> Optional[int]:
+        """The version that serves from memory while its folder is away: nothing uncompared takes its place for a while."""
+        number = record.base
+        if number is None or anew or found.entry.config.accept is None:
+            return None
+        version = model.versions.get(str(number))
+        if number in found.words:
+            return None
+        return number if version is not None and not is_down(version) and self._for_a_while(model.name, number) else None
+
+    def _comes_back(self, choice: Choice, model: Model) -> bool:
+        """Whether what is down was up and is being loaded again, so that nothing uncompared need take its place yet."""
+        version = model.versions.get(str(choice.main))
+        if choice.candidate is None or choice.main is None or not isinstance(version, ServedVersion):
+            return False
+        lost = version.batcher is not None and not version.crashes and version.part.code != "model.config_rejected"
+        return lost and self._for_a_while(model.name, choice.main)
+
+    def _for_a_while(self, name: str, number: int) -> bool:
+        since = self._missed.setdefault((name, number), self._clock.monotonic())
+        return self._clock.monotonic() - since < AWAY_S
 
     async def _try(self, found: Found, choice: Choice, anew: bool) -> None:
         """Has the candidate compared; what hinders that is in the status."""
         name = found.entry.name
         record = self._ledger.of(name)
-        number, base = choice.candidate, record.active
+        number, base = choice.candidate, record.base
         if number is None or base is None or number == base:
             await self.trials.end(name)
             number = None
@@ -162,7 +232,8 @@ class Lineup:
     def mark(self, found: Found, number: int) -> str:
         """Of the files that a version was loaded from, which may have changed since; of those on disk if it is not loaded."""
         marks = self._swaps.marks("%s/%d" % (found.entry.name, number))
-        return found.words[number] if marks is None else mark_of(marks)
+        known = None if marks is None else self._contents.known(found.entry, number, marks)
+        return known or found.words[number]
 
     async def keep(self, name: str, record: Optional[Record]) -> None:
         """Remembers that of a model, over restarts; None: nothing."""
@@ -172,7 +243,8 @@ class Lineup:
     async def unloaded(self, name: str) -> None:
         """A model is taken down; what is known of it stays."""
         await self.trials.end(name)
-        self._catalogue.model(name).apart = {}
+        model = self._catalogue.model(name)
+        model.apart, model.doubt = {}, None
 
     async def forget(self, name: str) -> None:
         """A model is in no repository any more."""

@@ -54,7 +54,7 @@ class Promotion:
             await self._trials.end(name)
             await self._lineup.apply(entry, marks)
             return
-        found, passed = Found.of(entry, marks), Compared.of(trial, verdict)
+        found, passed = await self._lineup.found(entry, marks), Compared.of(trial, verdict)
         if not verdict.good:
             await self._reject(found, passed, verdict.reason)
         elif not self._waits(name, passed):  # else it has passed before, and is swapped in when its pause is over
@@ -90,8 +90,8 @@ class Promotion:
         if self._waiting.get(name) is not passed:
             return
         entry, marks = await in_thread(marked, entry)
-        found, record = Found.of(entry, marks), self._lineup.record(name)
-        same = record.active == passed.base and marks.get(passed.number) == passed.marks
+        found, record = await self._lineup.found(entry, marks), self._lineup.record(name)
+        same = record.base == passed.base and marks.get(passed.number) == passed.marks
         same = same and not entry.fault and not self._lineup.is_told(name)
         if same and choose(entry, found.words, record).candidate == passed.number:
             await self._swap_in(found, passed)
@@ -108,6 +108,7 @@ class Promotion:
     async def _refuse(self, found: Found, number: int, code: str, reason: str) -> None:
         record = self._lineup.record(found.entry.name).copy()
         record.refused[number] = self._refusal(found, number, code, reason)
+        record.unsure = False
         record.candidate = None if record.candidate == number else record.candidate
         await self._lineup.keep(found.entry.name, record)
 
@@ -153,7 +154,9 @@ class Promotion:
         if number not in found.words:
             raise errors.ModelNotFound("model '%s' has no version %d in its folder" % (entry.name, number))
         serving = self._catalogue.model(entry.name).versions.get(str(number))
-        if self._lineup.record(entry.name).active == number and serving is not None and serving.ready:
+        record = self._lineup.record(entry.name)
+        sure = record.unjudged is None and not record.unsure
+        if record.active == number and serving is not None and serving.ready and sure:
             raise errors.InvalidRequest("version %d of model '%s' serves already" % (number, entry.name))
         reason = await self._lineup.serve(found, self._with_active(found, number), number)
         if reason:
@@ -212,7 +215,7 @@ class Promotion:
         entry, marks = await in_thread(marked, entry)
         if entry.fault:
             raise errors.EngineLoadError("model '%s' cannot be loaded: %s" % (entry.name, entry.fault))
-        return Found.of(entry, marks)
+        return await self._lineup.found(entry, marks)
 
     def _with_active(self, found: Found, number: int) -> Record:
         """The record as it will be when that version serves.
@@ -229,7 +232,7 @@ class Promotion:
         if before != number:
             record.active, record.previous = number, before
             record.answered, record.served_s = 0, 0.0
-        record.candidate = None
+        record.candidate, record.unjudged, record.unsure = None, None, False
         return record
 
     def _refusal(self, found: Found, number: int, code: str, reason: str) -> Refusal:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from edge_agent.serving.promotion.ledger import FILE_NAME, Ledger, Record, Refusal, mark_of
+from edge_agent.serving.promotion.ledger import COPY_NAME, FILE_NAME, Ledger, Record, Refusal
 
 REFUSAL = Refusal("abc", "model.stopped", "it fell", "2026-01-01T00:00:00.000Z")
 
@@ -97,6 +97,50 @@ def test_the_file_is_json_that_people_can_read(tmp_path):
     }
 
 
-def test_another_file_is_another_mark():
-    assert mark_of((("/a", 1, 2, 3),)) != mark_of((("/a", 1, 2, 4),))
-    assert mark_of((("/a\udcff", 1, 2, 3),))
+@pytest.mark.parametrize("content", [*DAMAGED, None])
+def test_of_a_damaged_file_the_copy_is_read(tmp_path, content):
+    ledger = again(tmp_path)
+    record = Record(1, None, None, {2: REFUSAL})
+    ledger.put("face", record)
+    ledger.save(*ledger.content())
+    if content is None:
+        (tmp_path / FILE_NAME).unlink()
+    else:
+        (tmp_path / FILE_NAME).write_bytes(content)
+    ledger = again(tmp_path)
+    assert ledger.of("face") == record
+    assert not ledger.lost
+
+
+def test_when_both_are_damaged_it_says_so(tmp_path):
+    assert not again(tmp_path).lost
+    for name in (FILE_NAME, COPY_NAME):
+        (tmp_path / name).write_bytes(b"{")
+    assert again(tmp_path).lost
+
+
+def test_what_is_not_sure_is_kept(tmp_path):
+    ledger = again(tmp_path)
+    ledger.put("face", Record(1, unjudged=6, unsure=True))
+    ledger.save(*ledger.content())
+    assert again(tmp_path).of("face") == Record(1, unjudged=6, unsure=True)
+
+
+def test_a_refusal_of_a_version_that_is_away_is_kept_and_those_are_not_without_end():
+    record = Record(refused={2: REFUSAL, 3: REFUSAL})
+    record.keep_refused({}, [1, 3])
+    assert record.refused == {2: REFUSAL}
+    record.refused = dict.fromkeys(range(1000), REFUSAL)
+    record.keep_refused({2000: Refusal("abc", "model.stopped", "", "2027-01-01T00:00:00.000Z")}, [2000])
+    assert len(record.refused) == 100
+    assert 2000 in record.refused
+
+
+def test_what_an_operator_took_back_is_judged_by_its_own_files_and_all_else_by_what_it_is_made_of():
+    by_hand = Refusal("own:all", "model.rolled_back", "", "")
+    assert by_hand.holds("own:other")
+    assert not by_hand.holds("new:other")
+    by_itself = Refusal("own:all", "model.shadow_rejected", "", "")
+    assert by_itself.holds("own:all")
+    assert not by_itself.holds("own:other")
+    assert by_itself.holds("?")
