@@ -101,6 +101,12 @@ ENGINES: Dict[str, Code] = {
         "Put model.onnx beside it, so that the agent builds one here; or build it on such a board with the same TensorRT.",
         "请在旁边放置 model.onnx，由代理程序在本机构建；或在相同 TensorRT 版本的同型设备上构建。",
     ),
+    "plan.changed": code(
+        "The plan's file is not the one that was checked; it was not loaded.",
+        "计划文件不是已校验的那一个，因此未加载。",
+        "Nothing: the model is served without it and another plan is built. Find out who writes there.",
+        "无需处理：模型在没有该计划的情况下继续提供服务，并会重新构建计划。请查明是谁改动了文件。",
+    ),
     "plan.untrusted": code(
         "A plan without its ONNX model is not loaded, as models.trust_plans is none.",
         "由于 models.trust_plans 为 none，不会加载没有 ONNX 模型的计划。",

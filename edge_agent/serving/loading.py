@@ -103,13 +103,18 @@ class Loader:
         await self.bring(version, version.engine, version.entry.path, version.config.host_name(version.platform))
         version.rest(State.OK)
 
-    async def bring(self, version: ServedVersion, engine: str, path: Path, like: str, once: bool = False) -> None:
+    async def bring(
+        self, version: ServedVersion, engine: str, path: Path, like: str, once: bool = False, sha256: str = ""
+    ) -> None:
         """Loads a file into the host of that name with that engine; what the version is then is the caller's to say.
 
-        `once`: one instance, whatever the configuration says. EngineLoadError, ChildError, ConfigError.
+        `once`: one instance, whatever the configuration says. `sha256`: of the plan that is meant, whenever its host starts.
+        EngineLoadError, ChildError, ConfigError.
         """
         host = await self._host(like, version.aside)
         order = self._order(version, engine, path, like)
+        if sha256:
+            order = replace(order, tensorrt={**order.tensorrt, "sha256": sha256})
         hosted = await host.load(replace(order, instances=1) if once else order)
         assert hosted.report is not None
         ignored = ["not used by this version: %s" % key for key in version.config.ignored]

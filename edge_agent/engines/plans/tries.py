@@ -94,9 +94,11 @@ class Tries:
             self._save()
 
     def succeeded(self, key: str) -> None:
-        """The try gave a plan that is good. It counts on in this boot: one that fails later is not built for ever."""
+        """The try gave a plan that is good, so it does not count. What fails later does: it is not built for ever."""
         entry = self._entries.get(key)
         if entry is not None:
+            if entry.open:
+                entry.tries -= 1
             entry.open, entry.failures, entry.code, entry.reason = False, 0, "", ""
             self._save()
 

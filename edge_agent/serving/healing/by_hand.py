@@ -45,7 +45,7 @@ class ByHand:
         if version.entry.onnx is None:
             raise errors.Unsupported("%s has no model.onnx that a plan could be built of" % version.label)
         if not keys:
-            raise errors.EngineLoadError("no plan can be built here: %s" % outlook.situation.facts.text)
+            raise errors.Unsupported("no plan can be built here: %s" % outlook.situation.facts.text)
         await self._plans.cleared(*[state.key for state in keys])
         self._want(version, keys[0], True)
 

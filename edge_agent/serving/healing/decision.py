@@ -35,7 +35,7 @@ class KeyState:
         """Code and reason of there being no plan."""
         if self.refusal is not None:
             return self.refusal.code, self.refusal.reason
-        return self.code, self.reason
+        return self.code, self.reason or ("it was built %d times since the box started" % self.tries if self.tries else "")
 
     @property
     def may_build(self) -> bool:

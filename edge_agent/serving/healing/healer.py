@@ -109,7 +109,7 @@ class Healer:
         plan = state.plan if state is not None else outlook.foreign
         assert plan is not None
         try:
-            await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
+            await self._bring(version, plan)
         except _NOT_UP as error:
             return await self._not_loaded(version, outlook, state, plan, error)
         self._late.came(version)
@@ -121,10 +121,17 @@ class Healer:
         version.rest(decision.state, decision.code, **decision.args)
         return True
 
+    async def _bring(self, version: ServedVersion, plan: Plan) -> None:
+        host = self._places.gpu(version.config)
+        await self._loader.bring(version, "tensorrt", plan.path, host, sha256=plan.sidecar.sha256)
+
     async def _not_loaded(
         self, version: ServedVersion, outlook: Outlook, state: Optional[KeyState], plan: Plan, error: errors.EdgeAgentError
     ) -> bool:
         """The plan's own fault, or that of the moment."""
+        if load_code(error) == "plan.changed":
+            _log.error("%s: %s", version.label, error, extra={"code": "plan.changed"})
+            return False  # the shelf gives no plan out whose digest is not the sidecar's
         alone = self._loader.is_empty(self._places.gpu(version.config))
         if load_code(error) == "plan.foreign" or (refuses(error) and alone):
             await self._put_aside(version, state, plan, error)
@@ -200,7 +207,7 @@ class Healer:
         elif not proof.incomparable:
             self._want(version, work)  # it is checked again soon
             raise errors.EngineLoadError("its plan cannot be checked: %s" % proof.reason)
-        await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
+        await self._bring(version, plan)
         version.plan, version.verified, version.figures = plan, bool(proof.good), proof.figures
         if proof.good:
             version.rest(State.OK)

@@ -64,7 +64,36 @@ def _arrays(path: Path) -> Dict[str, Any]:
     if size > _MAX_GOLDEN_BYTES:
         raise ValueError("%s is over %d bytes" % (path.name, _MAX_GOLDEN_BYTES))
     with np.load(str(path), allow_pickle=False) as file:
-        return {key: np.ascontiguousarray(file[key]) for key in file.files}
+        arrays = {key: np.ascontiguousarray(file[key]) for key in file.files}
+    if not arrays:
+        raise ValueError("%s holds no arrays" % path.name)
+    return arrays
+
+
+def fit(samples: Sequence[Sample], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], max_batch_size: int) -> None:
+    """EngineLoadError where golden arrays cannot be the model's: then they say nothing about a plan of it."""
+    names = {spec.name for spec in outputs}
+    for sample in samples:
+        why = _misfit(sample, inputs, max_batch_size)
+        unknown = sorted(set(sample.expected or ()) - names)
+        if unknown:
+            why = "the model has no output '%s', only %s" % (unknown[0], ", ".join(sorted(names)))
+        if why:
+            raise errors.EngineLoadError("[accept] %s does not fit the model: %s" % (sample.name, why))
+
+
+def _misfit(sample: Sample, inputs: Sequence[TensorSpec], max_batch_size: int) -> str:
+    if set(sample.inputs) != {spec.name for spec in inputs}:
+        wanted, got = (", ".join(sorted(names)) for names in ({spec.name for spec in inputs}, set(sample.inputs)))
+        return "it has the inputs %s, the model %s" % (got, wanted)
+    rows = {len(array) if array.shape else 0 for array in sample.inputs.values()}
+    if max_batch_size and (len(rows) != 1 or not 1 <= min(rows) <= max_batch_size):
+        return "it has %s rows, the model takes 1 to %d" % (sorted(rows), max_batch_size)
+    for spec in inputs:
+        shape = sample.inputs[spec.name].shape
+        if len(shape) != len(spec.shape) or any(want not in (-1, got) for want, got in zip(spec.shape, shape)):
+            return "input '%s' has shape %s, the model's %s" % (spec.name, list(shape), list(spec.shape))
+    return ""
 
 
 # -- seeded -----------------------------------------------------------------------------------------------------------

@@ -175,7 +175,16 @@ def test_a_plan_that_was_built_and_failed_later_is_not_built_for_ever(path: Path
         tries.begin("k")
         tries.succeeded("k")
         assert loaded(path, clock).code("k") == ""
+        tries.failed("k", "engine.plan_refused", "it ends its host", False)
     assert tries.may_try("k") is None
+
+
+def test_a_plan_that_was_built_well_and_got_lost_is_built_again_however_often(path: Path, clock: BootClock) -> None:
+    tries = loaded(path, clock)
+    for _ in range(TRIES_A_BOOT + 1):
+        assert tries.may_try("k") == 0.0
+        tries.begin("k")
+        tries.succeeded("k")
 
 
 def test_no_more_than_a_bounded_number_of_keys_is_kept(path: Path, clock: BootClock) -> None:
