@@ -31,6 +31,12 @@ ENGINES: Dict[str, Code] = {
         "Try another precision in [build], or widen max_abs_error in [accept] where that is right.",
         "请在 [build] 中更换精度；如果误差可以接受，请放宽 [accept] 中的 max_abs_error。",
     ),
+    "engine.golden_unreadable": code(
+        "The golden inputs and outputs in [accept] say nothing of the plan: {text}",
+        "[accept] 中的 golden 输入输出无法用于校验计划：{text}",
+        "Correct the files that it names, then load the model again.",
+        "请修正所指出的文件，然后重新加载模型。",
+    ),
     "engine.plan_refused": code(
         "A TensorRT plan could not be loaded and was put aside: {text}",
         "TensorRT 计划无法加载，已被搁置：{text}",

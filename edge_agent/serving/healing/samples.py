@@ -14,6 +14,7 @@ from edge_agent.domain.tensors import DataType, TensorSpec
 from edge_agent.engine_host.json_tensors import DTYPES
 from edge_agent.serving.picture import picture_input
 
+GOLDEN_UNREADABLE = "engine.golden_unreadable"
 _MAX_GOLDEN = 64
 _MAX_GOLDEN_BYTES = 256 << 20
 _MAX_SAMPLE_BYTES = 48 << 20
@@ -41,15 +42,17 @@ def golden(folder: Path, model_directory: Path) -> List[Sample]:
     """
     root = model_directory.resolve()
     if root not in folder.resolve().parents:
-        raise errors.EngineLoadError("[accept] golden: %s lies outside the model's folder" % folder)
+        raise errors.EngineLoadError("[accept] golden: %s lies outside the model's folder" % folder, code=GOLDEN_UNREADABLE)
     try:
         names = sorted(path.name for path in folder.iterdir() if path.name.endswith(_INPUTS))
         if not names or len(names) > _MAX_GOLDEN:
             text = "[accept] golden: %s has %d pairs of inputs.npz and outputs.npz; put 1 to %d there"
-            raise errors.EngineLoadError(text % (folder, len(names), _MAX_GOLDEN))
+            raise errors.EngineLoadError(text % (folder, len(names), _MAX_GOLDEN), code=GOLDEN_UNREADABLE)
         return [_pair(folder, name) for name in names]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise errors.EngineLoadError("[accept] golden: %s cannot be read: %s" % (folder, error)) from error
+        raise errors.EngineLoadError(
+            "[accept] golden: %s cannot be read: %s" % (folder, error), code=GOLDEN_UNREADABLE
+        ) from error
 
 
 def _pair(folder: Path, name: str) -> Sample:
@@ -79,7 +82,7 @@ def fit(samples: Sequence[Sample], inputs: Sequence[TensorSpec], outputs: Sequen
         if unknown:
             why = "the model has no output '%s', only %s" % (unknown[0], ", ".join(sorted(names)))
         if why:
-            raise errors.EngineLoadError("[accept] %s does not fit the model: %s" % (sample.name, why))
+            raise errors.EngineLoadError("[accept] %s does not fit the model: %s" % (sample.name, why), code=GOLDEN_UNREADABLE)
 
 
 def _misfit(sample: Sample, inputs: Sequence[TensorSpec], max_batch_size: int) -> str:

@@ -306,7 +306,7 @@ async def test_a_full_or_unwritable_place_for_plans_is_told_and_onnx_runtime_ser
     async with healing(repository, gpu, state_dir=state) as rig:
         version = version_of(rig)
         assert (version["engine"], version["state"], version["code"]) == ("onnxruntime", "degraded", "engine.build_failed")
-        assert version["build"]["code"] == "build.no_space"
+        assert version["build"]["code"] == "build.not_kept"
         assert await right(rig)
 
 

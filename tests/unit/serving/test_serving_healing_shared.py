@@ -1,0 +1,99 @@
+"""Models of the same ONNX file share a plan, and nothing else: what one of them demands is no concern of the others."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy
+import pytest
+
+from tests.healing_rig import PLAN, Gpu, add_plan_model, healing, right, until, until_on, version_of
+
+GOLDEN = PLAN + '[accept]\ngolden = "golden"\n'
+
+
+@pytest.fixture
+def repository(tmp_path):
+    (tmp_path / "models").mkdir()
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def gpu(tmp_path):
+    return Gpu(tmp_path / "gpu")
+
+
+@pytest.fixture
+def state(tmp_path):
+    (tmp_path / "state").mkdir()
+    return tmp_path / "state"
+
+
+def golden(folder, value):
+    (folder / "golden").mkdir(exist_ok=True)
+    numpy.savez(str(folder / "golden/inputs.npz"), x=numpy.zeros((1, 4), numpy.float32))
+    numpy.savez(str(folder / "golden/outputs.npz"), y=numpy.full((1, 4), value, numpy.float32))
+
+
+async def test_golden_files_that_cannot_be_read_keep_only_their_own_model_from_its_plan(repository, gpu, state):
+    add_plan_model(repository, "a", PLAN + '[accept]\ngolden = "nope"\n')
+    add_plan_model(repository, "b")
+    async with healing(repository, gpu, state_dir=state) as rig:
+        assert (await until_on("tensorrt", rig, "b"))["verified"]
+        told = await until_on("onnxruntime", rig, "a", code="engine.build_failed")
+        assert "nope" in told["reason"]
+        assert told["build"]["code"] == "engine.golden_unreadable"
+        assert await right(rig, "b")
+        build = version_of(rig, "b")["build"]
+        assert build is None or (build["code"], build["reason"]) == ("", "")
+
+
+async def test_a_golden_answer_that_a_plan_does_not_give_says_nothing_to_others_with_the_same_plan(repository, gpu, state):
+    folder = add_plan_model(repository, "a", GOLDEN)
+    golden(folder, 1)
+    add_plan_model(repository, "b")
+    async with healing(repository, gpu, state_dir=state) as rig:
+        await until_on("tensorrt", rig, "a")
+        await until_on("tensorrt", rig, "b")
+        golden(folder, 2)
+        assert (await rig.serving.verify_plan("a"))["good"] is False
+        await until_on("onnxruntime", rig, "a", code="engine.verify_failed")
+    async with healing(repository, gpu, state_dir=state) as rig:
+        assert (await until_on("tensorrt", rig, "b"))["verified"]
+        assert version_of(rig, "a")["code"] == "engine.verify_failed"
+
+
+async def test_equal_demands_in_other_folders_are_other_demands(repository, gpu, state):
+    for name in ("a", "c"):
+        add_plan_model(repository, name, PLAN + '[accept]\ngolden = "nope"\n')
+    async with healing(repository, gpu, state_dir=state) as rig:
+        for name in ("a", "c"):
+            told = await until_on("onnxruntime", rig, name, code="engine.build_failed")
+            assert "/%s/nope" % name in told["reason"]
+
+
+async def test_a_calibration_file_that_is_missing_is_told_as_the_models_own(repository, gpu, state):
+    for name in ("pj", "pl"):
+        add_plan_model(repository, name, PLAN + '[build]\nprecision = "int8"\ncalibration = "%s.cache"\n' % name)
+    async with healing(repository, gpu, state_dir=state) as rig:
+        for name in ("pj", "pl"):
+            told = await until_on("onnxruntime", rig, name, code="engine.build_failed")
+            assert "%s.cache" % name in told["reason"], told
+            other = "pl" if name == "pj" else "pj"
+            assert other + "/" not in told["reason"], told
+
+
+async def test_plans_are_kept_again_where_their_folder_was_deleted(repository, gpu, state):
+    add_plan_model(repository, "a")
+    async with healing(repository, gpu, state_dir=state) as rig:
+        await until_on("tensorrt", rig, "a")
+        shutil.rmtree(str(state / "plans"))
+        await rig.serving.build_plan("a")
+        await until_on("tensorrt", rig, "a")
+
+        def kept():
+            return list((state / "plans").glob("*.plan"))
+
+        await until(kept, rig)
+        build = version_of(rig, "a")["build"]
+        assert build["code"] == "", build
