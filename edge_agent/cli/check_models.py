@@ -77,7 +77,8 @@ def _build(entry: ModelEntry, build: BuildConfig) -> Iterator[Fault]:
 def _is_plain(onnx: Path) -> bool:
     """Whether it certainly has no quantized layers."""
     with contextlib.suppress(OSError, ValueError), onnx.open("rb") as file:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with contextlib.closing(data):
             return all(data.find(name) < 0 for name in _QUANTIZED)
     return False
 

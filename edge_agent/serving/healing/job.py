@@ -34,3 +34,10 @@ class Job:
     def labels(self) -> List[str]:
         """`NAME/VERSION` of all."""
         return [version.label for version in self.versions]
+
+    def unnamed(self, reason: str) -> str:
+        """The reason without the name of the one that it was done for: it is told of all that want this plan."""
+        for label in self.labels():
+            if reason.startswith(label + ": "):
+                return reason[len(label) + 2 :]
+        return reason

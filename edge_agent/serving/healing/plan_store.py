@@ -209,9 +209,11 @@ class PlanStore:
             await self._run(self._checks.forget, key.digest)
 
 
-def store_code(error: errors.StoreError) -> str:
+def store_code(error: Exception) -> str:
     """Why a plan could not be kept, of the table of codes."""
-    return "build.no_space" if isinstance(error, errors.StoreFull) else "build.not_kept"
+    if isinstance(error, errors.StoreError):
+        return "build.no_space" if isinstance(error, errors.StoreFull) else "build.not_kept"
+    return "build.failed"
 
 
 def _checked(plan: Plan, check: Optional[Check]) -> Optional[Plan]:

@@ -112,11 +112,8 @@ class Workshop:
         except errors.BuildFailed as error:
             await self._failed(job, error.code, str(error), error.permanent)
             return None
-        except errors.StoreError as error:
+        except (errors.StoreError, OSError) as error:  # or the model went meanwhile
             await self._failed(job, store_code(error), str(error), False)
-            return None
-        except OSError as error:  # the model went meanwhile
-            await self._failed(job, "build.failed", str(error), False)
             return None
         except asyncio.CancelledError:
             await self._plans.cancelled(job.key.digest)
@@ -142,8 +139,7 @@ class Workshop:
         await self._conclude(job)
 
     async def _failed(self, job: Job, code: str, reason: str, permanent: bool) -> None:
-        for label in job.labels():  # it is told of all that want this plan, by their own names
-            reason = reason[len(label) + 2 :] if reason.startswith(label + ": ") else reason
+        reason = job.unnamed(reason)
         await self._plans.failed(job.key.digest, code, reason, permanent)
         self._show_failure(job, code, reason)
 

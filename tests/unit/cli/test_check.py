@@ -11,8 +11,8 @@ import pytest
 from edge_agent.access.roles import Role
 from edge_agent.access.tokens import TokenFile
 from edge_agent.cli import check
-from tests.serving_rig import MODELS
 from edge_agent.domain.clock import Clock
+from tests.serving_rig import MODELS
 from tests.unit.config.triton_configs import write
 
 Check = Callable[[str], Tuple[int, str, str]]

@@ -247,6 +247,7 @@ def test_numbers_that_cannot_be_are_brought_to_what_can(path: Path, clock: BootC
     tries = loaded(path, clock)
     assert tries.tries("k") >= 0
     wait_s = tries.may_try("k")
-    assert wait_s is not None and 0 <= wait_s <= 480
+    assert wait_s is not None
+    assert 0 <= wait_s <= 480
     clock.now_s += wait_s
     assert tries.may_try("k") == 0.0

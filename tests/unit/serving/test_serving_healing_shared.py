@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import shutil
 
 import numpy
 import pytest
 
-from tests.healing_rig import PLAN, Gpu, add_plan_model, healing, right, until, until_on, version_of
+from edge_agent import errors
+from tests.healing_rig import PLAN, Gpu, add_plan_model, healing, right, surroundings, until, until_on, version_of
 
 GOLDEN = PLAN + '[accept]\ngolden = "golden"\n'
 
@@ -97,3 +100,28 @@ async def test_plans_are_kept_again_where_their_folder_was_deleted(repository, g
         await until(kept, rig)
         build = version_of(rig, "a")["build"]
         assert build["code"] == "", build
+
+
+async def test_the_first_load_after_the_gpu_came_finds_it_also_after_a_build_was_asked_for(repository, gpu, state):
+    add_plan_model(repository)
+    gpu.faults(cuda_init=100)
+    async with healing(repository, gpu, state_dir=state, surroundings=surroundings(late_s=())) as rig:
+        assert version_of(rig)["code"] == "engine.unavailable"
+        with contextlib.suppress(errors.EdgeAgentError):
+            await rig.serving.build_plan("one")
+        gpu.faults()
+        await rig.serving.load("one")
+        assert (await until_on("tensorrt", rig))["verified"]
+
+
+async def test_a_check_by_hand_that_an_unload_cuts_off_is_told_as_that(repository, gpu, state):
+    add_plan_model(repository)
+    async with healing(repository, gpu, state_dir=state) as rig:
+        await until_on("tensorrt", rig)
+        asked = asyncio.ensure_future(rig.serving.verify_plan("one"))
+        await asyncio.sleep(0)
+        await rig.serving.unload("one")
+        try:
+            assert (await asked)["good"] is not None
+        except errors.EdgeAgentError as error:
+            assert isinstance(error, errors.ModelNotReady)
