@@ -132,7 +132,18 @@ class Loader:
             self._metrics.model_loaded(version.name, version.version, hosted.report.load_ms / 1e3)
 
     async def facts(self, like: str) -> GpuFacts:
-        """What the host of that name has of TensorRT; it is started for it where no model has done so."""
+        """What the host of that name has of TensorRT; it is started for it where no model has done so.
+
+        A process that found no GPU never finds one: where nothing runs in it, a new one is asked.
+        """
+        before = self.hosts.get(like)
+        facts = await self._ask(like)
+        if facts.usable or facts.code == "engine.broken" or before is None or self.hosts.get(like) is not before:
+            return facts
+        await self.end_idle_hosts()
+        return facts if self.hosts.get(like) is before else await self._ask(like)
+
+    async def _ask(self, like: str) -> GpuFacts:
         async with self._using(like) as host:
             return await host.facts()
 

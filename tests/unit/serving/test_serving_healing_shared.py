@@ -12,6 +12,7 @@ import pytest
 from edge_agent import errors
 from tests.healing_rig import PLAN, Gpu, add_plan_model, healing, right, surroundings, until, until_on, version_of
 
+EXPLICIT = {"control_mode": "explicit", "load": ("*",)}
 GOLDEN = PLAN + '[accept]\ngolden = "golden"\n'
 
 
@@ -105,23 +106,34 @@ async def test_plans_are_kept_again_where_their_folder_was_deleted(repository, g
 async def test_the_first_load_after_the_gpu_came_finds_it_also_after_a_build_was_asked_for(repository, gpu, state):
     add_plan_model(repository)
     gpu.faults(cuda_init=100)
-    async with healing(repository, gpu, state_dir=state, surroundings=surroundings(late_s=())) as rig:
+    async with healing(repository, gpu, state_dir=state, surroundings=surroundings(late_s=()), **EXPLICIT) as rig:
         assert version_of(rig)["code"] == "engine.unavailable"
         with contextlib.suppress(errors.EdgeAgentError):
             await rig.serving.build_plan("one")
         gpu.faults()
-        await rig.serving.load("one")
+        await rig.serving.load_model("one")
         assert (await until_on("tensorrt", rig))["verified"]
 
 
 async def test_a_check_by_hand_that_an_unload_cuts_off_is_told_as_that(repository, gpu, state):
     add_plan_model(repository)
-    async with healing(repository, gpu, state_dir=state) as rig:
+    async with healing(repository, gpu, state_dir=state, **EXPLICIT) as rig:
         await until_on("tensorrt", rig)
         asked = asyncio.ensure_future(rig.serving.verify_plan("one"))
         await asyncio.sleep(0)
-        await rig.serving.unload("one")
-        try:
-            assert (await asked)["good"] is not None
-        except errors.EdgeAgentError as error:
-            assert isinstance(error, errors.ModelNotReady)
+        await rig.serving.unload_model("one")
+        (end,) = await asyncio.gather(asked, return_exceptions=True)
+        assert isinstance(end, errors.ModelNotReady) or end["good"] is not None
+
+
+async def test_a_host_that_was_only_asked_and_found_no_gpu_is_not_believed_later(repository, gpu, state):
+    add_plan_model(repository)
+    gpu.faults(cuda_init=100)
+    async with healing(repository, gpu, state_dir=state, surroundings=surroundings(late_s=()), **EXPLICIT) as rig:
+        loader = rig.serving._loader
+        assert not (await loader.facts("gpu")).usable
+        assert "gpu" in loader.hosts
+        gpu.faults()
+        await rig.serving.load_model("one")
+        assert version_of(rig)["code"] != "engine.unavailable"
+        assert (await until_on("tensorrt", rig))["verified"]
