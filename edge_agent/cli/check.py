@@ -12,6 +12,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 from edge_agent.access.gate import is_loopback
 from edge_agent.access.tokens import FILE_NAME as TOKENS_FILE
 from edge_agent.access.tokens import TokenFile
+from edge_agent.cli.check_models import model_faults
 from edge_agent.cli.check_repository import check_repository, unmet_steps
 from edge_agent.config.load import load_config
 from edge_agent.config.root import AgentConfig
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         return _refuse(error.faults)
     entries, faults = _repository(config)
-    faults = [*faults, *_beside_models(entries), *_cameras(config, entries), *_files(config), *_access(config)]
+    faults = [*faults, *model_faults(entries), *_cameras(config, entries), *_files(config), *_access(config)]
     for note in _notes(config, entries):
         print("note: %s" % note, file=sys.stderr)
     if faults:
@@ -72,19 +73,6 @@ def _repository(config: AgentConfig) -> Tuple[List[ModelEntry], List[Fault]]:
             ("models.load", "no model is called %s" % name, "put it into the repository or take it out") for name in missing
         )
     return entries, faults
-
-
-def _beside_models(entries: Sequence[ModelEntry]) -> Iterator[Fault]:
-    """Files that a plan is built with or judged by."""
-    for entry in entries:
-        golden = entry.config.accept.golden if entry.config.accept is not None else ""
-        if golden and not (entry.directory / golden).is_dir():
-            cure = "make the folder, with inputs.npz and outputs.npz in it, or remove the key"
-            yield "models.%s.accept.golden" % entry.name, "%s is not there" % (entry.directory / golden), cure
-        calibration = entry.config.build.calibration if entry.config.build is not None else ""
-        if calibration and not (entry.directory / calibration).is_file():
-            cure = "put the calibration cache there, or remove the key"
-            yield "models.%s.build.calibration" % entry.name, "%s is not there" % (entry.directory / calibration), cure
 
 
 def _cameras(config: AgentConfig, entries: Sequence[ModelEntry]) -> Iterator[Fault]:

@@ -55,6 +55,12 @@ BUILDS: Dict[str, Code] = {
         "See the log for what TensorRT said.",
         "请查看日志中 TensorRT 的说明。",
     ),
+    "build.not_kept": code(
+        "The plan cannot be kept: {text}",
+        "无法保存计划：{text}",
+        "Make the folder plans in agent.state_dir one that the agent can write to.",
+        "请确保代理程序可以写入 agent.state_dir 下的 plans 目录。",
+    ),
     "build.no_space": code(
         "The disk has no room for the plan: {text}",
         "磁盘空间不足，无法存放计划：{text}",

@@ -31,6 +31,12 @@ ENGINES: Dict[str, Code] = {
         "Try another precision in [build], or widen max_abs_error in [accept] where that is right.",
         "请在 [build] 中更换精度；如果误差可以接受，请放宽 [accept] 中的 max_abs_error。",
     ),
+    "engine.golden_unreadable": code(
+        "The golden inputs and outputs in [accept] say nothing of the plan: {text}",
+        "[accept] 中的 golden 输入输出无法用于校验计划：{text}",
+        "Correct the files that it names, then load the model again.",
+        "请修正所指出的文件，然后重新加载模型。",
+    ),
     "engine.plan_refused": code(
         "A TensorRT plan could not be loaded and was put aside: {text}",
         "TensorRT 计划无法加载，已被搁置：{text}",
@@ -100,6 +106,12 @@ ENGINES: Dict[str, Code] = {
         "该计划不适用于此 TensorRT 版本和此 GPU：{text}",
         "Put model.onnx beside it, so that the agent builds one here; or build it on such a board with the same TensorRT.",
         "请在旁边放置 model.onnx，由代理程序在本机构建；或在相同 TensorRT 版本的同型设备上构建。",
+    ),
+    "plan.changed": code(
+        "The plan's file is not the one that was checked; it was not loaded.",
+        "计划文件不是已校验的那一个，因此未加载。",
+        "Nothing: the model is served without it and another plan is built. Find out who writes there.",
+        "无需处理：模型在没有该计划的情况下继续提供服务，并会重新构建计划。请查明是谁改动了文件。",
     ),
     "plan.untrusted": code(
         "A plan without its ONNX model is not loaded, as models.trust_plans is none.",

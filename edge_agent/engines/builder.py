@@ -181,7 +181,9 @@ def _look_for_room(order: BuildOrder) -> None:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        raise BuildFailed("%s: %s cannot be written to: %s" % (order.label, folder, error), "build.no_space") from error
+        raise BuildFailed(
+            "%s: %s cannot be written to: %s" % (order.label, folder, error.strerror), "build.not_kept"
+        ) from error
     need = _model_bytes(order) + _PLAN_MARGIN_BYTES
     if free < need:
         text = "%s: the plan may take %d MB, %s has %d MB left"

@@ -32,6 +32,7 @@ from edge_agent.processes.arena import Arena
 from edge_agent.serving.repository import digest
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.statistics import VersionStatistics
+from edge_agent.serving.told import without_folders
 from edge_agent.serving.version import ServedVersion, deaths_of
 from edge_agent.telemetry.metrics import Metrics
 
@@ -103,13 +104,18 @@ class Loader:
         await self.bring(version, version.engine, version.entry.path, version.config.host_name(version.platform))
         version.rest(State.OK)
 
-    async def bring(self, version: ServedVersion, engine: str, path: Path, like: str, once: bool = False) -> None:
+    async def bring(
+        self, version: ServedVersion, engine: str, path: Path, like: str, once: bool = False, sha256: str = ""
+    ) -> None:
         """Loads a file into the host of that name with that engine; what the version is then is the caller's to say.
 
-        `once`: one instance, whatever the configuration says. EngineLoadError, ChildError, ConfigError.
+        `once`: one instance, whatever the configuration says. `sha256`: of the plan that is meant, whenever its host starts.
+        EngineLoadError, ChildError, ConfigError.
         """
         host = await self._host(like, version.aside)
         order = self._order(version, engine, path, like)
+        if sha256:
+            order = replace(order, tensorrt={**order.tensorrt, "sha256": sha256})
         hosted = await host.load(replace(order, instances=1) if once else order)
         assert hosted.report is not None
         ignored = ["not used by this version: %s" % key for key in version.config.ignored]
@@ -126,7 +132,18 @@ class Loader:
             self._metrics.model_loaded(version.name, version.version, hosted.report.load_ms / 1e3)
 
     async def facts(self, like: str) -> GpuFacts:
-        """What the host of that name has of TensorRT; it is started for it where no model has done so."""
+        """What the host of that name has of TensorRT; it is started for it where no model has done so.
+
+        A process that found no GPU never finds one: where nothing runs in it, a new one is asked.
+        """
+        before = self.hosts.get(like)
+        facts = await self._ask(like)
+        if facts.usable or facts.code == "engine.broken" or before is None or self.hosts.get(like) is not before:
+            return facts
+        await self.end_idle_hosts()
+        return facts if self.hosts.get(like) is before else await self._ask(like)
+
+    async def _ask(self, like: str) -> GpuFacts:
         async with self._using(like) as host:
             return await host.facts()
 
@@ -220,7 +237,7 @@ class Loader:
     def _on_hosted_change(self, hosted: HostedModel) -> None:
         """What waits for a model that was given up ends, also where no catalogue has it."""
         if hosted.error is not None and hosted in self._batchers:
-            self._batchers[hosted].close(errors.ModelNotReady(str(hosted.error)))
+            self._batchers[hosted].close(errors.ModelNotReady(without_folders(str(hosted.error))))
         self.on_change(hosted)
 
     def _on_host_event(self, kind: str, name: str, text: str) -> None:

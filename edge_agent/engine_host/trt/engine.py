@@ -32,7 +32,7 @@ def _open(found, path, options):
     cuda = found.cuda
     dla_core = int(options.get("dla_core", -1))
     try:
-        plan = loaded.acquire(found, path, dla_core)
+        plan = loaded.acquire(found, path, dla_core, str(options.get("sha256", "")))
         try:
             return TensorRtEngine(found, plan, path, options)
         except BaseException:

@@ -9,6 +9,7 @@ from edge_agent.engine_host.failures import shortened
 EXIT_ENGINE_BROKEN = 76  # of a host whose CUDA context is of no use any more
 OUT_OF_MEMORY = "engine.out_of_memory"
 FOREIGN = "plan.foreign"
+CHANGED = "plan.changed"
 
 _MEMORY_WORDS = ("out of memory", "outofmemory", "memory allocation", "std::bad_alloc")
 #: errors that the same file brings again wherever this library and GPU are

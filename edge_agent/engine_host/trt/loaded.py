@@ -1,12 +1,13 @@
 """Plans in the memory of this process: read once, shared by the instances of a model, freed with the last of them."""
 
+import hashlib
 import os
 import threading
 
 from edge_agent.engine_host.failures import LoadError
 from edge_agent.engine_host.trt import bindings, io_tensors
 from edge_agent.engine_host.trt.driver import Unavailable
-from edge_agent.engine_host.trt.failures import FOREIGN, OUT_OF_MEMORY, blames_plan, megabytes, tells_of_memory
+from edge_agent.engine_host.trt.failures import CHANGED, FOREIGN, OUT_OF_MEMORY, blames_plan, megabytes, tells_of_memory
 from edge_agent.engine_host.trt.logger import Hearing
 
 _lock = threading.Lock()
@@ -37,15 +38,18 @@ class Loaded:
         return _api(library).Context(made, self.tensors, len(self.profiles))
 
 
-def acquire(library, path, dla_core):
-    """The plan, deserialised now or before; give it back by `release`. LoadError with a code that tells a bad plan."""
+def acquire(library, path, dla_core, sha256=""):
+    """The plan, deserialised now or before; give it back by `release`. LoadError with a code that tells a bad plan.
+
+    `sha256`: of the plan that the agent means; another one under its name is not loaded.
+    """
     with _lock:
-        key = _key(path, dla_core)
+        key = _key(path, dla_core) + (sha256,)
         for loaded in _loaded:
             if loaded.key == key and loaded.shareable:
                 loaded.users += 1
                 return loaded
-        loaded = _load(library, path, dla_core, key)
+        loaded = _load(library, path, dla_core, key, sha256)
         loaded.users = 1
         _loaded.append(loaded)
         return loaded
@@ -69,8 +73,10 @@ def _key(path, dla_core):
     return (os.path.realpath(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, dla_core)
 
 
-def _load(library, path, dla_core, key):
+def _load(library, path, dla_core, key, sha256):
     plan = _read(path)
+    if sha256 and hashlib.sha256(plan).hexdigest() != sha256:
+        raise LoadError("%s: is not the plan that was checked, somebody has changed it" % path, CHANGED)
     runtime = _runtime(library, path, dla_core)
     with Hearing(library.log) as heard:
         engine = runtime.deserialize_cuda_engine(plan)

@@ -56,6 +56,7 @@ class Tries:
             _log.warning("tries of builds are forgotten: %s: %s", self._path, exc)
             return
         for entry in self._entries.values():
+            self._clamp(entry)
             if entry.open:
                 self._fail(entry, *_ENDED)
 
@@ -94,9 +95,11 @@ class Tries:
             self._save()
 
     def succeeded(self, key: str) -> None:
-        """The try gave a plan that is good. It counts on in this boot: one that fails later is not built for ever."""
+        """The try gave a plan that is good, so it does not count. What fails later does: it is not built for ever."""
         entry = self._entries.get(key)
         if entry is not None:
+            if entry.open:
+                entry.tries -= 1
             entry.open, entry.failures, entry.code, entry.reason = False, 0, "", ""
             self._save()
 
@@ -136,6 +139,11 @@ class Tries:
             del self._entries[next(iter(self._entries))]
         self._entries[key] = entry
         return entry
+
+    def _clamp(self, entry: _Entry) -> None:
+        """Nothing was tried less than never, or later than now."""
+        entry.tries, entry.failures = max(entry.tries, 0), max(entry.failures, 0)
+        entry.at_ns = min(max(entry.at_ns, 0), self._clock.monotonic_ns())
 
     def _tries(self, entry: _Entry) -> int:
         return entry.tries if entry.boot == self._clock.boot_id else 0

@@ -98,7 +98,7 @@ class Bench:
             digest = recipe.file_sha256(calibration) if calibration is not None else ""
             if onnx_digest(onnx) != job.key.model or digest != job.key.recipe.calibration:
                 raise Changed
-            files = [onnx, *external_files(onnx), *([calibration] if digest else [])]
+            files = [onnx, *external_files(onnx), *([calibration] if calibration is not None and calibration.exists() else [])]
             return tuple((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in map(os.stat, map(str, files)))
 
         try:

@@ -26,8 +26,9 @@ class ByHand:
         prover: Prover,
         places: Places,
         loader: Loader,
-        want: Callable[[ServedVersion, KeyState, bool], None],
+        want: Callable[[ServedVersion, KeyState, str, bool], None],
         again: Callable[[ServedVersion], None],
+        loaded: Callable[[ServedVersion], bool],
     ) -> None:
         self._lookout = lookout
         self._plans = plans
@@ -36,6 +37,7 @@ class ByHand:
         self._loader = loader
         self._want = want
         self._again = again
+        self._loaded = loaded
 
     async def build(self, version: ServedVersion) -> None:
         """Has its plan built anew now, whatever failed before. Returns at once. Unsupported, EngineLoadError."""
@@ -45,21 +47,23 @@ class ByHand:
         if version.entry.onnx is None:
             raise errors.Unsupported("%s has no model.onnx that a plan could be built of" % version.label)
         if not keys:
-            raise errors.EngineLoadError("no plan can be built here: %s" % outlook.situation.facts.text)
+            raise errors.Unsupported("no plan can be built here: %s" % outlook.situation.facts.text)
         await self._plans.cleared(*[state.key for state in keys])
-        self._want(version, keys[0], True)
+        self._want(version, keys[0], outlook.demands, True)
 
     async def verify(self, version: ServedVersion) -> Dict[str, Any]:
         """Compares the plan that serves, loaded a second time aside, with golden or ONNX Runtime outputs now.
 
         One that this agent has built and that is wrong is put aside; the version comes back without it. One that is
-        only slow, here and now, goes on. Unsupported where no plan serves.
+        only slow, here and now, goes on. Unsupported where no plan serves; ModelNotReady where it is unloaded meanwhile.
         """
         plan = version.plan
         if version.engine != "tensorrt" or plan is None:
             raise errors.Unsupported("%s is not served from a TensorRT plan" % version.label)
         demands = await in_thread(recipe.demands, version.config, version.entry.path.parent.parent)
         proof = await self._prover.prove(self._places.candidate(version, plan.path, plan.sidecar, version.truth_digest), None)
+        if proof.good is None and not self._loaded(version):
+            raise errors.ModelNotReady("%s was unloaded before the check of its plan was over" % version.label)
         own = bool(plan.sidecar.sha256) and plan.sidecar.precision != "as it is"
         if proof.good:
             version.verified, version.figures = True, proof.figures

@@ -35,7 +35,7 @@ class KeyState:
         """Code and reason of there being no plan."""
         if self.refusal is not None:
             return self.refusal.code, self.refusal.reason
-        return self.code, self.reason
+        return self.code, self.reason or ("it was built %d times since the box started" % self.tries if self.tries else "")
 
     @property
     def may_build(self) -> bool:
@@ -54,6 +54,7 @@ class Situation:
     foreign: str = ""  #: why that file is not loaded any more
     keys: Tuple[KeyState, ...] = ()  #: by precision, best first; empty without an ONNX model or a GPU
     fault: str = ""  #: why nothing can be built: no place for plans
+    fault_code: str = "build.no_space"
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _chain(situation: Situation) -> Decision:
             break
     code, reason = last.why_not
     if situation.fault and not code:
-        code, reason = "build.no_space", situation.fault
+        code, reason = situation.fault_code, situation.fault
     shown = code if code in (WRONG, "engine.plan_refused") else "engine.build_failed"
     return Decision("onnx", State.DEGRADED, shown, {"text": reason, "cause": code})
 

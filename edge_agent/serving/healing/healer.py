@@ -15,6 +15,7 @@ from edge_agent.processes.arena import Arena
 from edge_agent.serving.build_status import BuildStatus
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.healing.by_hand import ByHand
+from edge_agent.serving.healing.crashes import Crashes
 from edge_agent.serving.healing.decision import WRONG, Decision, KeyState, decide
 from edge_agent.serving.healing.late_gpu import LateGpu
 from edge_agent.serving.healing.outlook import Lookout, Outlook
@@ -22,6 +23,7 @@ from edge_agent.serving.healing.places import Places
 from edge_agent.serving.healing.plan_store import PlanStore
 from edge_agent.serving.healing.proof import Prover, cannot_run, refuses
 from edge_agent.serving.healing.queue import BuildQueue
+from edge_agent.serving.healing.samples import GOLDEN_UNREADABLE
 from edge_agent.serving.healing.surroundings import Surroundings
 from edge_agent.serving.healing.workshop import Workshop
 from edge_agent.serving.journal import Journal
@@ -64,7 +66,9 @@ class Healer:
         self._doubted: Set[str] = set()  #: keys of plans that were loaded when a host with others in it ended thrice
         self._tasks = Tasks()
         self._late = LateGpu(loader, self._places, catalogue, self._again, surroundings.late_s)
-        self.by_hand = ByHand(self._lookout, self.plans, self._prover, self._places, loader, self._want, self._again_later)
+        self.by_hand = ByHand(
+            self._lookout, self.plans, self._prover, self._places, loader, self._want, self._again_later, self._late.serves
+        )
 
     def connect(
         self,
@@ -73,6 +77,10 @@ class Healer:
     ) -> None:
         """`again` loads one version anew. `pinned`: name and number of those whose plans are kept whatever their bound."""
         self._workshop.again, self._workshop.pinned = again, pinned
+
+    def crashes(self, otherwise: Callable[[ServedVersion], None]) -> Callable[[ServedVersion], None]:
+        """What becomes of versions that end their host again and again; `otherwise` where no plan is to blame."""
+        return Crashes(self._tasks, self._put_aside, self.plans, self._again, otherwise).crashed
 
     async def stop(self) -> None:
         """Ends builds and checks; nothing is begun any more."""
@@ -109,11 +117,11 @@ class Healer:
         plan = state.plan if state is not None else outlook.foreign
         assert plan is not None
         try:
-            await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
+            await self._bring(version, plan)
         except _NOT_UP as error:
             return await self._not_loaded(version, outlook, state, plan, error)
         self._late.came(version)
-        job = self._queue.job(plan.sidecar.key)
+        job = self._queue.job(plan.sidecar.key, outlook.demands)
         version.build = job.status if job is not None else None
         version.plan, version.verified, version.figures = plan, plan.sidecar.verified, dict(plan.sidecar.figures)
         if decision.code:
@@ -121,10 +129,17 @@ class Healer:
         version.rest(decision.state, decision.code, **decision.args)
         return True
 
+    async def _bring(self, version: ServedVersion, plan: Plan) -> None:
+        host = self._places.gpu(version.config)
+        await self._loader.bring(version, "tensorrt", plan.path, host, sha256=plan.sidecar.sha256)
+
     async def _not_loaded(
         self, version: ServedVersion, outlook: Outlook, state: Optional[KeyState], plan: Plan, error: errors.EdgeAgentError
     ) -> bool:
         """The plan's own fault, or that of the moment."""
+        if load_code(error) == "plan.changed":
+            _log.error("%s: %s", version.label, error, extra={"code": "plan.changed"})
+            return False  # the shelf gives no plan out whose digest is not the sidecar's
         alone = self._loader.is_empty(self._places.gpu(version.config))
         if load_code(error) == "plan.foreign" or (refuses(error) and alone):
             await self._put_aside(version, state, plan, error)
@@ -174,7 +189,7 @@ class Healer:
             return
         version.plan, version.verified, version.figures = None, False, {}
         self._say(version, decision)
-        self._wish(version, decision)
+        self._wish(version, decision, demands)
         if decision.code == "engine.unavailable":
             self._late.expect(version)
         await self._loader.end_idle_hosts()  # the one that was only asked for its facts
@@ -183,7 +198,7 @@ class Healer:
         """Nothing serves until there is a plan; one that nothing ever can be compared with serves as it is, and says so."""
         plan = work.plan
         if plan is None or not cannot_run(error):
-            self._want(version, work)
+            self._want(version, work, demands)
             what = "is built" if plan is None else "has passed its check"
             text = "ONNX Runtime cannot serve it (%s); it is ready when its TensorRT plan %s" % (error, what)
             raise errors.EngineLoadError(text) from error
@@ -198,9 +213,9 @@ class Healer:
         if proof.good:
             plan = await self.plans.good(plan, demands, proof.figures)
         elif not proof.incomparable:
-            self._want(version, work)  # it is checked again soon
+            self._want(version, work, demands)  # it is checked again soon
             raise errors.EngineLoadError("its plan cannot be checked: %s" % proof.reason)
-        await self._loader.bring(version, "tensorrt", plan.path, self._places.gpu(version.config))
+        await self._bring(version, plan)
         version.plan, version.verified, version.figures = plan, bool(proof.good), proof.figures
         if proof.good:
             version.rest(State.OK)
@@ -212,14 +227,17 @@ class Healer:
 
     async def _review(self, version: ServedVersion) -> None:
         """What is known has changed while the version serves: another plan may help, or it says why none does."""
+        demands = ""
         try:
-            decision = decide((await self._lookout.look(version)).situation)
+            outlook = await self._lookout.look(version)
+            decision, demands = decide(outlook.situation), outlook.demands
         except errors.EdgeAgentError as error:  # its files went
             decision = Decision("onnx", State.DEGRADED, "engine.build_failed", {"text": str(error)})
         await self._loader.end_idle_hosts()  # one that was only asked for its facts
         if version.unused is not None and (decision.work is not None or decision.serve == "plan"):
             code, text = version.unused
-            cause = code if code == WRONG else "engine.unverified"
+            said = version.build.code if version.build is not None else ""
+            cause = code if code == WRONG else said if said == GOLDEN_UNREADABLE else "engine.unverified"
             decision = Decision("onnx", State.DEGRADED, code, {"text": text, "cause": cause})
         if version.hosted is not None and version.engine == "tensorrt":
             return
@@ -227,7 +245,7 @@ class Healer:
             self._again_later(version)
         elif decision.serve == "onnx":
             self._say(version, decision)
-            self._wish(version, decision)
+            self._wish(version, decision, demands)
 
     def _again_later(self, version: ServedVersion) -> None:
         self._tasks.spawn(self._again(version), "again:" + version.label)
@@ -244,9 +262,9 @@ class Healer:
         else:
             version.become(State.FAILED, decision.code, **decision.args)
 
-    def _wish(self, version: ServedVersion, decision: Decision) -> None:
+    def _wish(self, version: ServedVersion, decision: Decision, demands: str) -> None:
         if decision.work is not None:
-            self._want(version, decision.work)
+            self._want(version, decision.work, demands)
             if decision.args:
                 self._fell(version, decision.args)
             return
@@ -255,8 +273,8 @@ class Healer:
         if cause:
             version.build = BuildStatus("failed", code=cause, reason=str(decision.args.get("text", "")))
 
-    def _want(self, version: ServedVersion, work: KeyState, forced: bool = False) -> None:
-        job = self._queue.want(version, work.key, work.precision, forced)
+    def _want(self, version: ServedVersion, work: KeyState, demands: str, forced: bool = False) -> None:
+        job = self._queue.want(version, work.key, work.precision, forced, demands)
         version.build = BuildStatus("failed", reason="too many builds wait") if job is None else job.status
         if job is not None:
             job.status.tries = work.tries
@@ -273,27 +291,3 @@ class Healer:
         """Its host came back without it: it comes up with what there is."""
         if not version.aside and version.engine == "tensorrt" and version.entry.onnx is not None:
             self._again_later(version)
-
-    def crashes(self, otherwise: Callable[[ServedVersion], None]) -> Callable[[ServedVersion], None]:
-        """What becomes of versions that end their host again and again: their plan goes; `otherwise` where none is to blame."""
-
-        def crashed(version: ServedVersion) -> None:
-            if not self._crashed(version):
-                otherwise(version)
-
-        return crashed
-
-    def _crashed(self, version: ServedVersion) -> bool:
-        """True where it comes back without its plan."""
-        plan, hosted = version.plan, version.hosted
-        if version.aside or version.engine != "tensorrt" or plan is None or version.entry.onnx is None or hosted is None:
-            return False
-        reason = str(hosted.error)
-        self._tasks.spawn(self._without_plan(version, plan, reason), "crashed:" + version.label)
-        return True
-
-    async def _without_plan(self, version: ServedVersion, plan: Plan, reason: str) -> None:
-        error = errors.EngineLoadError(reason, deaths=1)
-        await self._put_aside(version, None, plan, error)
-        await self.plans.failed(plan.sidecar.key, "engine.plan_refused", reason, permanent=False)
-        await self._again(version)

@@ -48,7 +48,7 @@ class LateGpu:
         while self._looks.get(version.label, 0) < len(self._pauses_s):
             number = self._looks.get(version.label, 0)
             await asyncio.sleep(self._pauses_s[number])
-            if not self._serves(version):
+            if not self.serves(version):
                 return
             self._looks[version.label] = number + 1
             if (await self._loader.facts(self._places.gpu(version.config))).usable:
@@ -56,6 +56,7 @@ class LateGpu:
                 return
             await self._loader.end_idle_hosts()
 
-    def _serves(self, version: ServedVersion) -> bool:
+    def serves(self, version: ServedVersion) -> bool:
+        """Whether it is still the one that is loaded."""
         model = self._catalogue.get(version.name)
         return model is not None and model.loaded(version.version) is version

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Optional, Tuple
@@ -78,7 +77,10 @@ class Lookout:
         states = await self._plans.states(onnx, keys, demands, self._trust != "none")
         has_plan = entry.plan is not None
         return Outlook(
-            Situation(facts, True, has_plan, self._trust, reason, states, self._plans.fault), digest, foreign, demands
+            Situation(facts, True, has_plan, self._trust, reason, states, self._plans.fault, self._plans.fault_code),
+            digest,
+            foreign,
+            demands,
         )
 
     async def _foreign(self, version: ServedVersion, target: PlanTarget) -> Tuple[Optional[Plan], str]:
@@ -98,8 +100,5 @@ class Lookout:
 
 def _calibration(config: ModelConfig, onnx: Path) -> str:
     """Digest of the calibration cache; empty where none is named. What is missing is the builder's to tell."""
-    name = recipe.build_config(config).calibration
-    try:
-        return hashlib.sha256((onnx.parent.parent / name).read_bytes()).hexdigest() if name else ""
-    except OSError:
-        return ""
+    file = recipe.calibration_file(config, onnx, "int8")
+    return "" if file is None else recipe.file_sha256(file)

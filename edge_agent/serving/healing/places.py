@@ -44,6 +44,7 @@ class Places:
             gpu_host=self.gpu(version.config),
             onnx_host=self.onnx(),
             precision="fp16" if typed else sidecar.precision,
+            sha256=sidecar.sha256,
             sizes=_usual_sizes(sidecar.report),
             truth=truth,
         )

@@ -32,6 +32,7 @@ class PlanStore:
 
     def __init__(self, state_dir: Optional[Path], max_bytes: int, clock: Clock, tries_clock: Optional[Clock] = None) -> None:
         self.fault = ""  #: why plans cannot be kept
+        self.fault_code = ""
         self._state_dir = state_dir
         self._max_bytes = max_bytes
         self._clock = clock
@@ -56,13 +57,17 @@ class PlanStore:
         self._shelf = PlanShelf(folder, self._max_bytes or 1 << 62, self._clock)
         self._tries = Tries(folder / "tries.json", self._tries_clock)
         self._checks = Checks(folder / "proofs.json")
+        self._make_folder()
+        self._tries.load()
+        self._checks.load()
+
+    def _make_folder(self) -> None:
+        self.fault = self.fault_code = ""
         try:
             self._shelf.prepare()
         except errors.StoreError as error:
-            self.fault = str(error)
-            _log.error("no plan can be built: %s", error, extra={"code": "build.no_space"})
-        self._tries.load()
-        self._checks.load()
+            self.fault, self.fault_code = str(error), store_code(error)
+            _log.error("no plan can be built: %s", error, extra={"code": self.fault_code})
 
     def close(self) -> None:
         """Ends a folder that was made for this run only."""
@@ -74,7 +79,14 @@ class PlanStore:
         await self.open()
         assert self._lock is not None
         async with self._lock:
-            return await to_the_end(work, *args)
+            return await to_the_end(self._in_folder, work, *args)
+
+    def _in_folder(self, work: Callable[..., _Answer], *args: Any) -> _Answer:
+        """Somebody may have deleted the folder meanwhile: then it is made anew, with what is known of tries and checks."""
+        if not self.fault and not self._shelf.folder.is_dir():
+            _log.warning("the folder of plans %s is gone: it is made anew", self._shelf.folder)
+            self._make_folder()
+        return work(*args)
 
     # -- plans ------------------------------------------------------------------------------------------------------
 
@@ -195,6 +207,13 @@ class PlanStore:
             await self._run(self._tries.clear, key.digest)
             await self._run(self._shelf.forgive, key)
             await self._run(self._checks.forget, key.digest)
+
+
+def store_code(error: Exception) -> str:
+    """Why a plan could not be kept, of the table of codes."""
+    if isinstance(error, errors.StoreError):
+        return "build.no_space" if isinstance(error, errors.StoreFull) else "build.not_kept"
+    return "build.failed"
 
 
 def _checked(plan: Plan, check: Optional[Check]) -> Optional[Plan]:

@@ -15,7 +15,7 @@ from edge_agent.processes.arena import Arena
 from edge_agent.serving.healing.asking import Asked, ask
 from edge_agent.serving.healing.comparison import Verdict, compare
 from edge_agent.serving.healing.recipe import golden_folder
-from edge_agent.serving.healing.samples import Sample, golden, seeded
+from edge_agent.serving.healing.samples import Sample, fit, golden, seeded
 from edge_agent.serving.loading import Loader, load_code
 from edge_agent.serving.threads import in_thread
 from edge_agent.serving.version import ServedVersion
@@ -50,6 +50,7 @@ class Candidate:
     gpu_host: str
     onnx_host: str
     precision: str  #: for what may differ
+    sha256: str  #: of the plan
     sizes: Mapping[str, Sequence[int]]  #: what inputs with open dimensions are tried with
     truth: str = ""  #: digest of the ONNX model that it is made of, where there is one
 
@@ -115,7 +116,9 @@ class Prover:
     async def _bring(self, candidate: Candidate, subject: ServedVersion) -> None:
         """In a host of its own, so that an engine that dies takes nobody along."""
         try:
-            await self._loader.bring(subject, "tensorrt", candidate.path, candidate.gpu_host, once=True)
+            await self._loader.bring(
+                subject, "tensorrt", candidate.path, candidate.gpu_host, once=True, sha256=candidate.sha256
+            )
         except errors.ConfigError as error:
             raise Wrong("it does not fit the model's configuration: %s" % error) from error
         except errors.EdgeAgentError as error:
@@ -163,6 +166,7 @@ class Prover:
         folder = golden_folder(version.config, version.entry.path.parent.parent)
         if folder is not None:
             samples: Iterable[Sample] = await in_thread(golden, folder, version.entry.path.parent.parent)
+            fit(list(samples), subject.inputs, subject.outputs, subject.max_batch_size)
             return await self._judge(candidate, subject, list(samples), None, tell)
         reference = serving or await self._reference(candidate)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Any, Callable, Coroutine, Dict, List, Optional
+from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple
 
 from edge_agent.domain.clock import Clock
 from edge_agent.engines.plans.key import PlanKey
@@ -33,7 +33,7 @@ class BuildQueue:
         self._work = work
         self._broken = broken
         self._clock = clock
-        self._jobs: Dict[str, Job] = {}  #: by the key's digest
+        self._jobs: Dict[Tuple[str, str], Job] = {}  #: by the key's digest and the demands: each is checked for itself
         self._running: Optional[asyncio.Task[Any]] = None
         self._job: Optional[Job] = None
         self._wake: Optional[asyncio.Event] = None
@@ -50,15 +50,21 @@ class BuildQueue:
         await self._tasks.stop()
         await self._work_tasks.stop()
 
-    def want(self, version: ServedVersion, key: PlanKey, precision: str, forced: bool = False) -> Optional[Job]:
-        """The job that makes this plan, joined or new; the version leaves any other one. None where too many wait."""
-        self.leave(version, but=key.digest)
-        job = self._jobs.get(key.digest)
+    def want(
+        self, version: ServedVersion, key: PlanKey, precision: str, forced: bool = False, demands: str = ""
+    ) -> Optional[Job]:
+        """The job that makes this plan, joined or new; the version leaves any other one. None where too many wait.
+
+        `demands`: digest of what the plan must fulfil for this version; who demands something else has another job.
+        """
+        slot = (key.digest, demands)
+        self.leave(version, but=slot)
+        job = self._jobs.get(slot)
         if job is None or job.ending:
             if len(self._jobs) >= _MAX_JOBS or self._stopped:
                 self.refused += 1
                 return None
-            job = self._jobs[key.digest] = Job(key, precision)
+            job = self._jobs[slot] = Job(key, precision, demands=demands, slot=slot)
         job.forced = job.forced or forced
         if forced:
             job.due = 0.0
@@ -66,14 +72,14 @@ class BuildQueue:
         self._nudge()
         return job
 
-    def leave(self, version: ServedVersion, but: str = "") -> None:
-        """The version wants no plan any more, `but` perhaps that of this digest."""
-        for digest, job in list(self._jobs.items()):
-            if digest == but or version not in job.versions or job.ending:
+    def leave(self, version: ServedVersion, but: Tuple[str, str] = ("", "")) -> None:
+        """The version wants no plan any more, `but` perhaps that of this digest and these demands."""
+        for slot, job in list(self._jobs.items()):
+            if slot == but or version not in job.versions or job.ending:
                 continue
             del job.versions[version]
             if not job.versions:
-                del self._jobs[digest]
+                del self._jobs[slot]
                 job.status.end(_LEFT)
                 if job is self._job and self._running is not None:
                     self._running.cancel()
@@ -82,9 +88,9 @@ class BuildQueue:
         """What waits and runs, in order."""
         return list(self._jobs.values())
 
-    def job(self, digest: str) -> Optional[Job]:
-        """What makes the plan of this key, if something does."""
-        return self._jobs.get(digest)
+    def job(self, digest: str, demands: str = "") -> Optional[Job]:
+        """What makes the plan of this key for these demands, if something does."""
+        return self._jobs.get((digest, demands))
 
     # -- one after another ------------------------------------------------------------------------------------------
 
@@ -127,11 +133,11 @@ class BuildQueue:
         if error is not None and job.versions and not self._stopped:
             job.ending = True  # whoever wants it from now on gets a new one
             await asyncio.wait({self._work_tasks.spawn(self._broken(job, error), "broken:" + job.first.label)})
-        if again_s is None or self._jobs.get(job.key.digest) is not job:
+        if again_s is None or self._jobs.get(job.slot) is not job:
             job.status.end(_OVER if job.versions else _LEFT)  # a step that was cancelled may have said something else meanwhile
-        if self._jobs.get(job.key.digest) is not job:
+        if self._jobs.get(job.slot) is not job:
             return
         if again_s is None:
-            del self._jobs[job.key.digest]
+            del self._jobs[job.slot]
         else:
             job.due = self._clock.monotonic() + again_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -136,11 +137,11 @@ def calibration_file(config: ModelConfig, onnx: Path, precision: str) -> Optiona
 
 
 def file_sha256(path: Path) -> str:
-    """Of a small file; empty where it cannot be read: what is missing is the builder's to tell. File work."""
+    """Of a small file; where it cannot be read, of its path: what is missing the builder tells of this one alone. File work."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
-        return ""
+        return hashlib.sha256(b"missing " + os.fsencode(str(path))).hexdigest()
 
 
 def demands(config: ModelConfig, directory: Path) -> str:
@@ -153,7 +154,7 @@ def demands(config: ModelConfig, directory: Path) -> str:
     except OSError:
         seen = []  # the check will tell
     files = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in seen]
-    said = json.dumps([accept.golden, accept.max_abs_error, accept.max_p95_ms, files])
+    said = json.dumps(["" if folder is None else str(folder), accept.max_abs_error, accept.max_p95_ms, files])
     return hashlib.sha256(said.encode()).hexdigest()[:32]
 
 

@@ -14,6 +14,7 @@ from edge_agent.domain.tensors import DataType, TensorSpec
 from edge_agent.engine_host.json_tensors import DTYPES
 from edge_agent.serving.picture import picture_input
 
+GOLDEN_UNREADABLE = "engine.golden_unreadable"
 _MAX_GOLDEN = 64
 _MAX_GOLDEN_BYTES = 256 << 20
 _MAX_SAMPLE_BYTES = 48 << 20
@@ -41,15 +42,17 @@ def golden(folder: Path, model_directory: Path) -> List[Sample]:
     """
     root = model_directory.resolve()
     if root not in folder.resolve().parents:
-        raise errors.EngineLoadError("[accept] golden: %s lies outside the model's folder" % folder)
+        raise errors.EngineLoadError("[accept] golden: %s lies outside the model's folder" % folder, code=GOLDEN_UNREADABLE)
     try:
         names = sorted(path.name for path in folder.iterdir() if path.name.endswith(_INPUTS))
         if not names or len(names) > _MAX_GOLDEN:
             text = "[accept] golden: %s has %d pairs of inputs.npz and outputs.npz; put 1 to %d there"
-            raise errors.EngineLoadError(text % (folder, len(names), _MAX_GOLDEN))
+            raise errors.EngineLoadError(text % (folder, len(names), _MAX_GOLDEN), code=GOLDEN_UNREADABLE)
         return [_pair(folder, name) for name in names]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise errors.EngineLoadError("[accept] golden: %s cannot be read: %s" % (folder, error)) from error
+        raise errors.EngineLoadError(
+            "[accept] golden: %s cannot be read: %s" % (folder, error), code=GOLDEN_UNREADABLE
+        ) from error
 
 
 def _pair(folder: Path, name: str) -> Sample:
@@ -64,7 +67,36 @@ def _arrays(path: Path) -> Dict[str, Any]:
     if size > _MAX_GOLDEN_BYTES:
         raise ValueError("%s is over %d bytes" % (path.name, _MAX_GOLDEN_BYTES))
     with np.load(str(path), allow_pickle=False) as file:
-        return {key: np.ascontiguousarray(file[key]) for key in file.files}
+        arrays = {key: np.ascontiguousarray(file[key]) for key in file.files}
+    if not arrays:
+        raise ValueError("%s holds no arrays" % path.name)
+    return arrays
+
+
+def fit(samples: Sequence[Sample], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], max_batch_size: int) -> None:
+    """EngineLoadError where golden arrays cannot be the model's: then they say nothing about a plan of it."""
+    names = {spec.name for spec in outputs}
+    for sample in samples:
+        why = _misfit(sample, inputs, max_batch_size)
+        unknown = sorted(set(sample.expected or ()) - names)
+        if unknown:
+            why = "the model has no output '%s', only %s" % (unknown[0], ", ".join(sorted(names)))
+        if why:
+            raise errors.EngineLoadError("[accept] %s does not fit the model: %s" % (sample.name, why), code=GOLDEN_UNREADABLE)
+
+
+def _misfit(sample: Sample, inputs: Sequence[TensorSpec], max_batch_size: int) -> str:
+    if set(sample.inputs) != {spec.name for spec in inputs}:
+        wanted, got = (", ".join(sorted(names)) for names in ({spec.name for spec in inputs}, set(sample.inputs)))
+        return "it has the inputs %s, the model %s" % (got, wanted)
+    rows = {len(array) if array.shape else 0 for array in sample.inputs.values()}
+    if max_batch_size and (len(rows) != 1 or not 1 <= min(rows) <= max_batch_size):
+        return "it has %s rows, the model takes 1 to %d" % (sorted(rows), max_batch_size)
+    for spec in inputs:
+        shape = sample.inputs[spec.name].shape
+        if len(shape) != len(spec.shape) or any(want not in (-1, got) for want, got in zip(spec.shape, shape)):
+            return "input '%s' has shape %s, the model's %s" % (spec.name, list(shape), list(spec.shape))
+    return ""
 
 
 # -- seeded -----------------------------------------------------------------------------------------------------------

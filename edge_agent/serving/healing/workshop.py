@@ -16,7 +16,7 @@ from edge_agent.serving.healing.bench import Bench, Built, Changed
 from edge_agent.serving.healing.decision import WRONG, KeyState
 from edge_agent.serving.healing.job import Job
 from edge_agent.serving.healing.places import Places
-from edge_agent.serving.healing.plan_store import PlanStore
+from edge_agent.serving.healing.plan_store import PlanStore, store_code
 from edge_agent.serving.healing.proof import Proof, Prover
 from edge_agent.serving.healing.surroundings import Surroundings
 from edge_agent.serving.journal import Journal
@@ -112,11 +112,8 @@ class Workshop:
         except errors.BuildFailed as error:
             await self._failed(job, error.code, str(error), error.permanent)
             return None
-        except errors.StoreError as error:
-            await self._failed(job, "build.no_space", str(error), False)
-            return None
-        except OSError as error:  # the model went meanwhile
-            await self._failed(job, "build.failed", str(error), False)
+        except (errors.StoreError, OSError) as error:  # or the model went meanwhile
+            await self._failed(job, store_code(error), str(error), False)
             return None
         except asyncio.CancelledError:
             await self._plans.cancelled(job.key.digest)
@@ -142,6 +139,7 @@ class Workshop:
         await self._conclude(job)
 
     async def _failed(self, job: Job, code: str, reason: str, permanent: bool) -> None:
+        reason = job.unnamed(reason)
         await self._plans.failed(job.key.digest, code, reason, permanent)
         self._show_failure(job, code, reason)
 
@@ -164,7 +162,7 @@ class Workshop:
             await self._plans.cancelled(job.key.digest)
             raise
         except errors.StoreError as error:
-            await self._failed(job, "build.no_space", str(error), False)
+            await self._failed(job, store_code(error), str(error), False)
             return await self._after_failure(job, keeps=built.plan is None)
         finally:
             if built.plan is None:
@@ -253,6 +251,7 @@ class Workshop:
                     await self.review(version)
             elif served is not None and served.engine == "tensorrt":
                 _show(job.status, "done", percent=100.0)
+                job.status.code = job.status.reason = ""
                 served.build = job.status
                 args = {"model": version.label, "precision": job.precision, "verified": served.verified}
                 self._journal.event("engine.built", version.label, code="engine.built", args={**args, **served.figures})

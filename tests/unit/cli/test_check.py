@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import Callable, Tuple
@@ -11,6 +12,7 @@ from edge_agent.access.roles import Role
 from edge_agent.access.tokens import TokenFile
 from edge_agent.cli import check
 from edge_agent.domain.clock import Clock
+from tests.serving_rig import MODELS
 from tests.unit.config.triton_configs import write
 
 Check = Callable[[str], Tuple[int, str, str]]
@@ -24,7 +26,7 @@ def house(tmp_path: Path) -> Path:
     """A repository of one model, and a clip."""
     version = tmp_path / "models" / "face" / "1"
     version.mkdir(parents=True)
-    (version / "model.onnx").write_bytes(b"x")
+    shutil.copy(str(MODELS / "add_one.onnx"), str(version / "model.onnx"))
     (version.parent / "config.toml").write_text("max_batch_size = 4\n")
     (tmp_path / "clip.mp4").write_bytes(b"x")
     return tmp_path
@@ -147,3 +149,63 @@ def test_what_a_plan_is_built_with_or_judged_by_must_be_there(run: Check, house:
     (house / "models/face/golden").mkdir()
     (house / "models/face/cache.bin").write_bytes(b"")
     assert run(CAMERA)[0] == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"this is no model", b"x"], ids=["empty", "text", "short"])
+def test_a_model_file_that_is_none_is_a_fault(run: Check, house: Path, data: bytes) -> None:
+    (house / "models/face/1/model.onnx").write_bytes(data)
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert "models.face.1: " in err
+    assert "is no whole ONNX model" in err
+
+
+@pytest.mark.parametrize("where", ["gone.bin", "../../out.bin", "/out.bin"])
+def test_weights_that_are_not_beside_their_model_are_a_fault(run: Check, house: Path, where: str) -> None:
+    (house / "models/out.bin").write_bytes(b"1234")
+    (house / "models/face/1/model.onnx").write_bytes(_with_external_data(where.encode()))
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert "models.face.1: " in err
+    assert where in err
+
+
+def _with_external_data(where: bytes) -> bytes:
+    def field(number: int, data: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    tensor = field(13, field(1, b"location") + field(2, where)) + bytes([14 << 3, 1])
+    return field(7, field(5, tensor))
+
+
+def test_an_empty_plan_is_a_fault(run: Check, house: Path) -> None:
+    (house / "models/face/config.toml").write_text("platform = 'tensorrt_plan'\n")
+    (house / "models/face/1/model.plan").write_bytes(b"")
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert "model.plan is empty" in err
+
+
+def test_golden_files_outside_the_models_folder_are_a_fault(run: Check, house: Path) -> None:
+    (house / "models/golden").mkdir()
+    (house / "models/face/config.toml").write_text("[accept]\ngolden = '../golden'\n")
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert "lies outside the model's folder" in err
+
+
+def test_int8_without_calibration_or_quantized_layers_is_a_fault(run: Check, house: Path) -> None:
+    (house / "models/face/config.toml").write_text("platform = 'tensorrt_plan'\n[build]\nprecision = 'int8'\n")
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert "models.face.build.precision: int8 needs" in err
+
+
+@pytest.mark.parametrize(
+    "sizes", ["min=[2,4],opt=[1,4],max=[8,4]", "min=[1,4],opt=[9,4],max=[8,4]", "min=[1],opt=[1,4],max=[8,4]"]
+)
+def test_profiles_whose_sizes_do_not_rise_are_a_fault(run: Check, house: Path, sizes: str) -> None:
+    (house / "models/face/config.toml").write_text("[build]\nprofiles = [{x = {%s}}]\n" % sizes)
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert "models.face.build.profiles[0].x: " in err

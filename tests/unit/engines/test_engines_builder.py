@@ -211,9 +211,9 @@ async def test_a_disk_without_room_for_the_plan_is_told_before_anything_begins(r
     assert rig.told == []
 
 
-async def test_a_folder_that_is_not_there_is_no_room_either(rig):
+async def test_a_folder_that_is_not_there_is_another_cause(rig):
     failed = await rig.use().fails(output_path=str(rig.folder / "gone/plan.tmp"))
-    assert failed.code == "build.no_space"
+    assert failed.code == "build.not_kept"
 
 
 async def test_an_order_that_is_too_long_for_its_channel_is_told(rig):

@@ -175,7 +175,16 @@ def test_a_plan_that_was_built_and_failed_later_is_not_built_for_ever(path: Path
         tries.begin("k")
         tries.succeeded("k")
         assert loaded(path, clock).code("k") == ""
+        tries.failed("k", "engine.plan_refused", "it ends its host", False)
     assert tries.may_try("k") is None
+
+
+def test_a_plan_that_was_built_well_and_got_lost_is_built_again_however_often(path: Path, clock: BootClock) -> None:
+    tries = loaded(path, clock)
+    for _ in range(TRIES_A_BOOT + 1):
+        assert tries.may_try("k") == 0.0
+        tries.begin("k")
+        tries.succeeded("k")
 
 
 def test_no_more_than_a_bounded_number_of_keys_is_kept(path: Path, clock: BootClock) -> None:
@@ -225,3 +234,20 @@ def test_where_nothing_can_be_written_the_tries_count_all_the_same(
     assert tries.may_try("k") is None
     assert len(caplog.records) == 1
     assert not os.listdir(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "odd", [{"tries": -1}, {"failures": -5}, {"at_ns": 10**400}, {"at_ns": -(10**30)}, {"at_ns": 2**62}], ids=str
+)
+def test_numbers_that_cannot_be_are_brought_to_what_can(path: Path, clock: BootClock, odd: Any) -> None:
+    fail(loaded(path, clock))
+    document = json.loads(path.read_text())
+    document["keys"]["k"].update(odd)
+    path.write_text(json.dumps(document))
+    tries = loaded(path, clock)
+    assert tries.tries("k") >= 0
+    wait_s = tries.may_try("k")
+    assert wait_s is not None
+    assert 0 <= wait_s <= 480
+    clock.now_s += wait_s
+    assert tries.may_try("k") == 0.0

@@ -238,11 +238,11 @@ async def test_a_plan_that_was_loaded_while_others_ran_in_its_host_is_checked_an
         await until(lambda: told(rig, "engine.built") == 2, rig)
         bring, deaths = Loader.bring, [1]
 
-        async def died(self, version, engine, path, like, once=False):
+        async def died(self, version, engine, path, like, once=False, sha256=""):
             if engine == "tensorrt" and deaths and version.name == "two" and not version.aside:
                 deaths.pop()
                 raise errors.EngineLoadError("two/1 ended its engine host 3 times", code="model.stopped", deaths=3)
-            await bring(self, version, engine, path, like, once)
+            await bring(self, version, engine, path, like, once, sha256=sha256)
 
         Loader.bring = died
         try:

@@ -26,6 +26,7 @@ from tests.healing_rig import (
     until_on,
     version_of,
 )
+from tests.promotion_rig import add_affine
 from tests.serving_rig import MODELS
 
 
@@ -287,7 +288,7 @@ async def test_a_full_or_unwritable_place_for_plans_is_told_and_onnx_runtime_ser
     async with healing(repository, gpu, state_dir=state) as rig:
         version = version_of(rig)
         assert (version["engine"], version["state"], version["code"]) == ("onnxruntime", "degraded", "engine.build_failed")
-        assert version["build"]["code"] == "build.no_space"
+        assert version["build"]["code"] == "build.not_kept"
         assert await right(rig)
 
 
@@ -439,4 +440,21 @@ async def test_without_onnx_runtime_golden_outputs_are_proof_enough(repository, 
     async with healing(repository, gpu, state_dir=state, hosts=no_onnx_runtime(gpu)) as rig:
         version = await until_on("tensorrt", rig, state="ok")
         assert (version["code"], version["verified"]) == ("", True)
+        assert await right(rig)
+
+
+async def test_a_plan_that_is_changed_while_it_serves_is_never_answered_from(tmp_path, repository, gpu, state):
+    add_plan_model(repository)
+    add_affine(tmp_path, "other", 1, offset=2.0)
+    async with healing(repository, gpu, state_dir=state) as rig:
+        await until_on("tensorrt", rig, verified=True)
+        (plan,) = (state / "plans").glob("*.plan")
+        make_plan(tmp_path / "other" / "1" / "model.onnx", plan, profiles=[{"x": ((1, 4), (8, 4), (8, 4))}])
+        await rig.kill_host("gpu")
+        end = rig.clock.monotonic() + 40
+        while told(rig, "engine.built") < 2:
+            assert rig.clock.monotonic() < end, rig.serving.status()
+            with contextlib.suppress(errors.UnavailableError):
+                assert await right(rig)
+            await asyncio.sleep(0.01)
         assert await right(rig)

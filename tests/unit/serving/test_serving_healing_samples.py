@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 import numpy
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from edge_agent import errors
 from edge_agent.config.image import ImageConfig
 from edge_agent.domain.tensors import DataType, TensorSpec
-from edge_agent.serving.healing.samples import batch_sizes, golden, packed, packed_bytes, seeded, unpacked
+from edge_agent.serving.healing.samples import Sample, batch_sizes, fit, golden, packed, packed_bytes, seeded, unpacked
 
 
 def spec(datatype: str = "FP32", *shape: int, name: str = "x") -> TensorSpec:
@@ -120,3 +120,31 @@ def test_golden_files_that_cannot_be_used_say_so(tmp_path: Path, model: Path) ->
     fails("cannot be read")
     numpy.savez(str(model / "golden/outputs.npz"), y=numpy.array([{}], dtype=object))
     fails("cannot be read")  # objects are code, which is not run
+
+
+def test_golden_files_without_arrays_compare_nothing_and_say_so(model: Path) -> None:
+    numpy.savez(str(model / "golden/inputs.npz"), x=numpy.zeros((1, 4)))
+    numpy.savez(str(model / "golden/outputs.npz"))
+    with pytest.raises(errors.EngineLoadError, match="outputs.npz holds no arrays"):
+        golden(model / "golden", model)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "why"),
+    [
+        ({"q": (1, 4)}, {"y": (1, 4)}, "it has the inputs q, the model x"),
+        ({"x": (1, 5)}, {"y": (1, 4)}, r"input 'x' has shape \[1, 5\]"),
+        ({"x": (0, 4)}, {"y": (0, 4)}, "rows, the model takes 1 to 8"),
+        ({"x": (9, 4)}, {"y": (9, 4)}, "rows, the model takes 1 to 8"),
+        ({"x": (1, 4)}, {"z": (1, 4)}, "the model has no output 'z', only y"),
+    ],
+)
+def test_golden_arrays_that_are_not_the_models_are_told_apart_from_a_wrong_plan(
+    inputs: Dict[str, Any], outputs: Dict[str, Any], why: str
+) -> None:
+    sample = Sample(
+        "golden inputs.npz", *({name: numpy.zeros(shape) for name, shape in one.items()} for one in (inputs, outputs))
+    )
+    x, y = (TensorSpec(name, DataType.FP32, (-1, 4)) for name in "xy")
+    with pytest.raises(errors.EngineLoadError, match=why):
+        fit([sample], [x], [y], 8)
