@@ -164,7 +164,7 @@ def test_an_interpreter_without_what_the_agent_needs_is_told_what_it_lacks(tmp_p
     (bare / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
     home = os.path.dirname(os.path.realpath(sys.executable))
     (bare / "pyvenv.cfg").write_text("home = %s\ninclude-system-site-packages = false\n" % home)
-    command = [str(bare / "bin" / "python"), str(ROOT / "scripts" / "gpu_check.py")]
+    command = [str(bare / "bin" / "python"), str(ROOT / "scripts" / "gpu_check_parts" / "gpu_check.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "lacks aiohttp, numpy, onnxruntime, paho-mqtt" in done.stdout

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 _TRTEXEC = "/usr/src/tensorrt/bin/trtexec"
 _PATIENCE_S = 120
 _FACTS = """

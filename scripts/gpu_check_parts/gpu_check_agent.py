@@ -18,7 +18,7 @@ from demo_processes import ends_with_parent
 
 from edge_agent.cli.bench_connection import Address
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 _STOP_S = 40
 _READY_S = 60
 _LAST_LINES = 15

@@ -23,7 +23,7 @@ from edge_agent.cli.bench_load import Load
 from edge_agent.domain.clock import Clock
 from edge_agent.serving.healing.comparison import Verdict, compare
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TINY = {
     "add_one": {"x": (4,)},
     "sum_and_difference": {"a": (2,), "b": (2,)},
@@ -237,7 +237,7 @@ def _beside(job: Job, options: argparse.Namespace, report: Dict[str, Any]) -> No
 
 def _time_engine(job: Job, python: str, options: argparse.Namespace, report: Dict[str, Any]) -> None:
     """The engine alone, in the host's interpreter: CUDA graphs and zero-copy, on and off."""
-    script = str(ROOT / "scripts" / "gpu_check_engine.py")
+    script = str(ROOT / "scripts" / "gpu_check_parts" / "gpu_check_engine.py")
     for rows in (1, LARGEST_BATCH):
         command = [python, "-I", script, str(ROOT / "edge_agent"), job.row["plan"]["path"], str(options.seconds / 2), str(rows)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ENGINE_PATIENCE_S, check=False)
