@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Tuple
 
 from edge_agent import errors
 from edge_agent.domain.status import PartStatus, State
@@ -134,10 +134,15 @@ def _unavailable(part: PartStatus) -> Dict[str, str]:
 class Catalogue:
     """All models that are known, by name."""
 
-    def __init__(self, on_forget: Callable[[str, str], None] = lambda name, version: None) -> None:
-        """`on_forget`: a version is not known any more."""
+    def __init__(
+        self,
+        on_forget: Callable[[str, str], None] = lambda name, version: None,
+        told: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        """`on_forget`: a version is not known any more. `told`: a reason as callers may read it."""
         self._models: Dict[str, Model] = {}
         self._on_forget = on_forget
+        self._told = told
 
     def __iter__(self) -> Iterator[Model]:
         return iter([self._models[name] for name in sorted(self._models)])
@@ -196,9 +201,16 @@ class Catalogue:
             raise errors.ModelNotFound("Request for unknown model: '%s' has no available versions" % name)
         number = version or (model.newest_first()[0].version if model.versions else "")
         of_version = " version %s" % number if number else ""
-        raise errors.ModelNotReady(
-            "Request for model '%s'%s is not at ready state: %s" % (name, of_version, self._why(model, version))
-        )
+        why = self._told(self._why(model, version))
+        raise errors.ModelNotReady("Request for model '%s'%s is not at ready state: %s" % (name, of_version, why))
+
+    def index(self) -> List[Dict[str, str]]:
+        """The repository index (kserve.md 1.10)."""
+        return [{key: self._told(value) for key, value in entry.items()} for model in self for entry in model.index()]
+
+    def pending(self) -> Mapping[Tuple[str, str], int]:
+        """Requests that wait, by name and version."""
+        return {(version.name, version.version): version.pending for version in self.all_versions()}
 
     def swapped(self, served: Servable, version: Optional[str]) -> bool:
         """Whether another one answers now to who asked for this `version` and got `served`."""

@@ -10,7 +10,6 @@ from edge_agent.engines.hosted import HostedModel
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.journal import Journal
 from edge_agent.serving.loading import load_code
-from edge_agent.serving.told import without_folders
 from edge_agent.serving.version import ServedVersion, deaths_of
 
 
@@ -35,7 +34,7 @@ class HostChanges:
             version.deaths = deaths_of(hosted.error)
             changed = version.become(State.FAILED, code, text=str(hosted.error))
             assert version.batcher is not None
-            version.batcher.close(errors.ModelNotReady(without_folders(str(hosted.error))))
+            version.batcher.close(errors.ModelNotReady(str(hosted.error)))
             if changed:
                 self._journal.event("model.failed", version.label, code=code, text=str(hosted.error))
                 (self.on_crash_loop if version.crashes else self.on_lost)(version)

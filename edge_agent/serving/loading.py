@@ -32,7 +32,6 @@ from edge_agent.processes.arena import Arena
 from edge_agent.serving.repository import digest
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.statistics import VersionStatistics
-from edge_agent.serving.told import without_folders
 from edge_agent.serving.version import ServedVersion, deaths_of
 from edge_agent.telemetry.metrics import Metrics
 
@@ -237,7 +236,7 @@ class Loader:
     def _on_hosted_change(self, hosted: HostedModel) -> None:
         """What waits for a model that was given up ends, also where no catalogue has it."""
         if hosted.error is not None and hosted in self._batchers:
-            self._batchers[hosted].close(errors.ModelNotReady(without_folders(str(hosted.error))))
+            self._batchers[hosted].close(errors.ModelNotReady(str(hosted.error)))
         self.on_change(hosted)
 
     def _on_host_event(self, kind: str, name: str, text: str) -> None:

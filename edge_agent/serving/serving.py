@@ -44,6 +44,7 @@ from edge_agent.serving.repository import ModelEntry, VersionEntry
 from edge_agent.serving.second_tries import SecondTries
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.swapping import Swaps
+from edge_agent.serving.told import Told
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.metrics import Metrics
 from edge_agent.telemetry.tasks import Tasks
@@ -75,7 +76,8 @@ class Serving(ModelVerbs, PlanVerbs):
         self._clock = clock
         self._metrics = metrics
         self._journal = journal
-        self._catalogue = Catalogue(metrics.model_forgotten)
+        self._told = Told(section.repository, state_dir)
+        self._catalogue = Catalogue(metrics.model_forgotten, self._told.text)
         self._accounts = Accounts(metrics, journal, clock)
         self._cache = ResponseCache(cache or ResponseCacheSection(), shelf, arena, clock, metrics, self._catalogue.lookup)
         inner = functools.partial(self.infer, inner=True)
@@ -111,7 +113,7 @@ class Serving(ModelVerbs, PlanVerbs):
         """Reads the repositories and begins to load."""
         await self._loader.start()
         await self._cache.start()
-        self._metrics.watch_pending(self._pending)
+        self._metrics.watch_pending(self._catalogue.pending)
         self._loads = await self._control.start()
         self._tasks.spawn(ask_for_time(self._loads, self._surroundings.extend_start), "start-patience")
         self._started = True
@@ -179,7 +181,7 @@ class Serving(ModelVerbs, PlanVerbs):
 
     def index(self) -> List[Dict[str, str]]:
         """The repository index (kserve.md 1.10)."""
-        return [entry for model in self._catalogue for entry in model.index()]
+        return self._catalogue.index()
 
     def names(self) -> List[str]:
         """Models that are known, failed and unloaded ones included."""
@@ -232,7 +234,7 @@ class Serving(ModelVerbs, PlanVerbs):
                 raise
             leases = await self._arena.acquire(wants[:1], timeout_s)  # the host will ask for what it needs
         except errors.ChildGone as error:
-            raise errors.ModelNotReady("model '%s' is not ready: %s" % (name, error)) from error
+            raise errors.ModelNotReady("model '%s' is not ready: %s" % (name, self._told.text(str(error)))) from error
         return leases[0], wish.filled(leases[1:]) if len(leases) > 1 else None
 
     async def share(self, name: str, version: Optional[str], segment: Segment) -> None:
@@ -275,12 +277,10 @@ class Serving(ModelVerbs, PlanVerbs):
         return response
 
     async def _run(self, served: Servable, request: InferRequest) -> InferResponse:
-        request = await within_reach(request, served, self._arena)
-        cached = self._cache.serves(served, request)
-        return await (self._cache.infer(served, request) if cached else served.infer(request))
-
-    def _pending(self) -> Mapping[Tuple[str, str], int]:
-        return {(version.name, version.version): version.pending for version in self._catalogue.all_versions()}
+        with self._told:
+            request = await within_reach(request, served, self._arena)
+            cached = self._cache.serves(served, request)
+            return await (self._cache.infer(served, request) if cached else served.infer(request))
 
     # -- status -----------------------------------------------------------------------------------------------------
 
