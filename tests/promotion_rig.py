@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy
 from onnx import TensorProto, helper, save
 
+from edge_agent.domain.clock import Clock
 from tests.serving_rig import TRICKS, Rig
 
 #: agreement by value, and no judgement on time: tests share a busy machine
@@ -117,3 +119,48 @@ async def ask_until(rig: Rig, name: str, condition: Callable[[], Any], offset: f
             assert answer.tolist() == (x + offset).tolist()
         await asyncio.sleep(0.002)
     return asked
+
+
+class Ahead(Clock):
+    """A clock that a test puts forward."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        """So much later than it is."""
+        return super().monotonic() + self.ahead_s
+
+
+def spoil(path: Path) -> Tuple[bytes, os.stat_result]:
+    """Makes a file unusable; neither size nor time nor identity tell. What `mend` needs."""
+    content, stat = path.read_bytes(), path.stat()
+    _overwrite(path, b"\0" * len(content), stat)
+    return content, stat
+
+
+def mend(path: Path, spoilt: Tuple[bytes, os.stat_result]) -> None:
+    """Takes `spoil` back."""
+    _overwrite(path, *spoilt)
+
+
+def _overwrite(path: Path, content: bytes, stat: os.stat_result) -> None:
+    with path.open("r+b") as file:
+        file.write(content)
+    os.utime(str(path), ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+async def looked(rig: Rig, times: int = 4) -> None:
+    """Until the repository was looked at so often, and what that began has ended: what would come of it has come."""
+    control = rig.serving._control
+    watch, count = control._watch, [0]
+    look = watch.look
+
+    async def counted(known: Any) -> Any:
+        count[0] += 1
+        return await look(known)
+
+    watch.look = counted  # type: ignore[method-assign]
+    try:
+        await until(lambda: count[0] > times and not control._doing)
+    finally:
+        watch.look = look  # type: ignore[method-assign]

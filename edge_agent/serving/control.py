@@ -51,7 +51,7 @@ class Control:
         self._swaps = swaps
         self._lineup = lineup
         self._promotion = promotion
-        promotion.on_crash, promotion.later = self._crashed, self._later
+        promotion.on_crash, lineup.later = self._crashed, self._later
         lineup.trials.on_verdict = self._verdict
         self._journal = journal
         self._locks: Dict[str, asyncio.Lock] = {}
@@ -76,6 +76,7 @@ class Control:
         entries = await self._watch.scan()
         for entry in entries:
             self._catalogue.model(entry.name).unloaded = entry.name in self._holds
+        self._lineup.records.began_with(entry.name for entry in entries)
         for name in self._section.load if self._section.control_mode == "explicit" else ():
             if name != "*" and name not in {entry.name for entry in entries}:
                 self._swaps.fault(self._catalogue.model(name), "model.not_found", "no repository has a model of this name")
@@ -235,18 +236,22 @@ class Control:
 
     def _later(self, name: str, pause_s: float, change: Callable[[ModelEntry], Awaitable[None]]) -> None:
         async def after() -> None:
-            await asyncio.sleep(pause_s)
-            await self._by_itself(name, change)
+            done = False
+            while not done and self._catalogue.get(name) is not None:
+                await asyncio.sleep(pause_s)
+                done = await self._by_itself(name, change)
 
         self._tasks.spawn(after(), "later:" + name)
 
-    async def _by_itself(self, name: str, change: Callable[[ModelEntry], Awaitable[None]]) -> None:
-        """What nobody asked for and nobody waits for; what cannot be done is told."""
+    async def _by_itself(self, name: str, change: Callable[[ModelEntry], Awaitable[None]]) -> bool:
+        """What nobody asked for and nobody waits for; what cannot be done is told. False while its folder is away."""
         try:
             async with self._changing(name) as entry:
                 await change(entry)
         except errors.EdgeAgentError as error:
             _log.error("model %s: %s", name, error, extra={"code": error.code})
+            return not isinstance(error, errors.ModelNotFound)
+        return True
 
     # -- the files of a request -------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class Serving(ModelVerbs, PlanVerbs):
         self._trials = Trials(self._catalogue, swaps, arena, clock, journal, board or Board())
         ledger = Ledger(state_dir)
         self._probation = Probation(ledger, clock)
-        self._lineup = Lineup(ledger, self._trials, swaps, self._catalogue)
+        self._lineup = Lineup(ledger, self._trials, swaps, self._catalogue, clock)
         promotion = Promotion(self._lineup, self._catalogue, journal, clock)
         self._changes.on_lost = self._lost
         self._changes.on_crash_loop = self._healer.crashes(otherwise=promotion.crash_loop)

@@ -4,61 +4,67 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections import OrderedDict
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Collection, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from edge_agent.serving.repository import Fingerprint, Marks, ModelEntry, digest
+from edge_agent.serving.repository import Fingerprint, ModelEntry, digest
 
 UNREAD = "?"  #: the word of files that cannot be read, or change as they are read
-_MOST = 4096  #: files whose digests are kept
 
 _Mark = Tuple[str, int, int, int]
 
 
+class _Version(NamedTuple):
+    """As it was when it was read last."""
+
+    marks: Fingerprint
+    word: str
+    sums: Mapping[_Mark, str]
+
+
 class Contents:
-    """Reads each file once for each size, time and identity that it has. Threads of a pool may share it."""
+    """Remembers the versions that it was asked for, and reads of their files only those that look otherwise since.
+
+    Threads of a pool may share it, where each model has one at a time.
+    """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[_Mark, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._known: Dict[str, Dict[int, _Version]] = {}
 
-    def words(self, entry: ModelEntry, marks: Marks) -> Mapping[int, str]:
-        """Of each version; blocks while it reads."""
-        return {number: self._word(entry.directory, number, mark, True) or UNREAD for number, mark in marks.items()}
+    def word(self, entry: ModelEntry, number: int, marks: Fingerprint) -> str:
+        """Of the version's own files, and behind a colon of all that it is made of. Blocks while it reads."""
+        versions = self._known.setdefault(entry.name, {})
+        known = versions.get(number)
+        if known is None or known.marks != marks or known.word == UNREAD:
+            known = versions[number] = _version(entry.directory, number, marks, versions)
+        return known.word
 
-    def known(self, entry: ModelEntry, number: int, mark: Fingerprint) -> Optional[str]:
-        """The word of a version's files as they once were; None where they were not read then."""
-        return self._word(entry.directory, number, mark, False)
+    def sum_of(self, entry: ModelEntry, number: int, path: Path) -> str:
+        """SHA-256 of one file of a version whose word was asked for; empty where it was not read."""
+        version = self._known.get(entry.name, {}).get(number)
+        return "" if version is None else next((sum_of for mark, sum_of in version.sums.items() if mark[0] == str(path)), "")
 
-    def _word(self, directory: Path, number: int, marks: Fingerprint, read: bool) -> Optional[str]:
-        """Of the version's own files, and behind a colon of all that it is made of."""
-        found: Dict[str, str] = {}
-        for mark in marks:
-            sum_of = self._sum(mark, read)
-            if sum_of is None:
-                return None
-            found[str(Path(mark[0]).relative_to(directory))] = sum_of
-        own = {name: sum_of for name, sum_of in found.items() if name.startswith("%d/" % number)}
-        return "%s:%s" % (_one(own), _one(found))
+    def keep_only(self, name: str, numbers: Collection[int]) -> None:
+        """Forgets the other versions of a model."""
+        kept = {number: version for number, version in self._known.get(name, {}).items() if number in numbers}
+        if kept:
+            self._known[name] = kept
+        else:
+            self._known.pop(name, None)
 
-    def _sum(self, mark: _Mark, read: bool) -> Optional[str]:
-        with self._lock:
-            sum_of = self._known.get(mark)
-            if sum_of is not None:
-                self._known.move_to_end(mark)
-        if sum_of is None and read:
-            sum_of = _read(mark)
-            if sum_of is not None:
-                self._keep(mark, sum_of)
-        return sum_of
 
-    def _keep(self, mark: _Mark, sum_of: str) -> None:
-        with self._lock:
-            self._known[mark] = sum_of
-            while len(self._known) > _MOST:
-                self._known.popitem(last=False)
+def _version(directory: Path, number: int, marks: Fingerprint, before: Mapping[int, _Version]) -> _Version:
+    """Files beside config.toml belong to all versions, and are read once."""
+    known = {mark: sum_of for version in before.values() for mark, sum_of in version.sums.items()}
+    read = {mark: known.get(mark) or _read(mark) for mark in marks}
+    sums = {mark: sum_of for mark, sum_of in read.items() if sum_of is not None}
+    return _Version(marks, UNREAD if len(sums) < len(marks) else _word(directory, number, sums), sums)
+
+
+def _word(directory: Path, number: int, sums: Mapping[_Mark, str]) -> str:
+    found = {str(Path(mark[0]).relative_to(directory)): sum_of for mark, sum_of in sums.items()}
+    own = {name: sum_of for name, sum_of in found.items() if name.startswith("%d/" % number)}
+    return "%s:%s" % (_one(own), _one(found))
 
 
 def _read(mark: _Mark) -> Optional[str]:

@@ -7,43 +7,18 @@ import logging
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Collection, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edge_agent.config.durable import write_durably
-from edge_agent.serving.promotion.content import UNREAD
+from edge_agent.serving.promotion.refusal import Refusal
 
 _log = logging.getLogger(__name__)
 
 FILE_NAME = "promotions.json"
 COPY_NAME = FILE_NAME + ".1"  #: the same once more, for when the first one is damaged
-_MOST_REFUSED = 100  #: of one model; the oldest are forgotten
-_FORM = 1  #: number of the file's form
+_FORM = 2  #: number of the file's form
+_FORMS = (1, _FORM)  #: that can be read
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A version that is not loaded until its files change or an operator promotes it."""
-
-    fingerprint: str
-    code: str
-    reason: str
-    at: str  #: RFC 3339 UTC
-
-    def holds(self, mark: str) -> bool:
-        """Whether files of that mark are still those that were refused; what cannot be read is not known to be others.
-
-        What an operator took back is judged by the version's own files: another config.toml is not another version.
-        """
-        if mark == UNREAD:
-            return True
-        if self.code == "model.rolled_back":
-            return mark.partition(":")[0] == self.fingerprint.partition(":")[0]
-        return mark == self.fingerprint
-
-    def as_json(self) -> Dict[str, str]:
-        """An entry of `refused`."""
-        return {"fingerprint": self.fingerprint, "code": self.code, "reason": self.reason, "at": self.at}
 
 
 @dataclass
@@ -63,12 +38,6 @@ class Record:
     def base(self) -> Optional[int]:
         """The version whose answers count as right."""
         return self.active if self.unjudged is None else self.unjudged
-
-    def keep_refused(self, refused: Mapping[int, Refusal], there: Collection[int]) -> None:
-        """Of the versions that are there only these are refused; one whose folder is away may come back as it was."""
-        away = {number: refusal for number, refusal in self.refused.items() if number not in there}
-        latest = sorted({**away, **refused}.items(), key=lambda item: item[1].at)[-_MOST_REFUSED:]
-        self.refused = dict(latest)
 
     def as_json(self) -> Dict[str, Any]:
         """An entry of `models` in the file."""
@@ -149,28 +118,28 @@ class Ledger:
                 return  # a later one was faster
             try:
                 write_durably(self._path, content)
-                write_durably(self._copy, content)
             except OSError as error:
                 text = "%s cannot be written, a restart will not know which version serves: %s"
                 _log.error(text, self._path, error, extra={"code": "model.promotions_lost"})
-            else:
-                self._saved = number
+                return
+            self._saved = number
+            try:
+                write_durably(self._copy, content)
+            except OSError as error:
+                text = "%s cannot be written, so there is no copy of what %s says: %s"
+                _log.warning(text, self._copy, self._path, error, extra={"code": "model.promotions_lost"})
 
 
 def _records(document: Any) -> Dict[str, Record]:
     """Out of the file's JSON; whatever else raises."""
-    if document["form"] != _FORM:
-        raise ValueError("form %r is not known" % document["form"])
-    return {str(name): _record(fields) for name, fields in document["models"].items()}
+    form = document["form"]
+    if form not in _FORMS:
+        raise ValueError("form %r is not known" % form)
+    return {str(name): _record(fields, form) for name, fields in document["models"].items()}
 
 
-def _record(fields: Any) -> Record:
-    refused = {}
-    for number, refusal in fields["refused"].items():
-        words = [refusal[key] for key in ("fingerprint", "code", "reason", "at")]
-        if not all(isinstance(word, str) for word in words):
-            raise TypeError("a refusal is made of texts")
-        refused[int(number)] = Refusal(*words)
+def _record(fields: Any, form: int) -> Record:
+    refused = {int(number): Refusal.from_json(refusal, form) for number, refusal in fields["refused"].items()}
     numbers = [fields[key] for key in ("active", "previous", "candidate")]
     if not all(number is None or type(number) is int for number in numbers):
         raise TypeError("a version is a whole number")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any, Awaitable, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.journal import Journal
-from edge_agent.serving.promotion.choice import choose
 from edge_agent.serving.promotion.compared import Compared
 from edge_agent.serving.promotion.judge import Verdict
-from edge_agent.serving.promotion.ledger import Record, Refusal
-from edge_agent.serving.promotion.lineup import Found, Lineup
+from edge_agent.serving.promotion.ledger import Record
+from edge_agent.serving.promotion.lineup import Lineup
 from edge_agent.serving.promotion.probation import is_over
+from edge_agent.serving.promotion.records import Found
 from edge_agent.serving.promotion.trial import Trial
 from edge_agent.serving.repository import ModelEntry, marked
 from edge_agent.serving.servable import Servable
@@ -24,22 +24,19 @@ from edge_agent.serving.version import ServedVersion
 
 _log = logging.getLogger(__name__)
 
-#: name, seconds, and what is done to the model after them, when nobody else changes it
-Later = Callable[[str, float, Callable[[ModelEntry], Awaitable[None]]], None]
-
 
 class Promotion:
     """Changes a line-up. Callers see to it that a model has one change at a time."""
 
     def __init__(self, lineup: Lineup, catalogue: Catalogue, journal: Journal, clock: Clock) -> None:
         self.on_crash: Callable[[Servable], None] = lambda version: None  #: of one that serves; then `crashed` is due
-        self.later: Later = lambda name, pause_s, change: None
         self._waiting: Dict[str, Compared] = {}  #: by model: it passed its trial and could not be loaded to serve yet
         self._lineup = lineup
         self._trials = lineup.trials
         self._catalogue = catalogue
         self._journal = journal
         self._clock = clock
+        self._records = lineup.records
         lineup.on_crash = self._trials.on_crash = self._crash
 
     # -- by itself --------------------------------------------------------------------------------------------------
@@ -70,7 +67,7 @@ class Promotion:
         """What it lacks for the moment, memory say, is no reason to refuse it."""
         name = found.entry.name
         self._waiting.pop(name, None)
-        reason = await self._lineup.serve(found, self._with_active(found, passed.number), passed.number)
+        reason = await self._lineup.serve(found, await self._with_active(found, passed.number), passed.number)
         if not reason:
             self._tell("model.promoted", "model.promoted", passed.label, passed.reason, passed.figures)
             return
@@ -79,24 +76,36 @@ class Promotion:
             await self._reject(found, passed, text)
             return
         _log.warning("%s: %s; again in %g s", passed.label, text, passed.pause_s, extra={"code": "model.shadow_waits"})
-        due = self._clock.monotonic() + passed.pause_s
-        waiting = self._waiting[name] = replace(passed, tries=passed.tries + 1, due=due)
+        self._wait(name, passed)
         await self._lineup.follow(found)
-        self.later(name, passed.pause_s, lambda entry: self._once_more(entry, waiting))
+
+    def _wait(self, name: str, passed: Compared) -> None:
+        due = self._clock.monotonic() + passed.pause_s
+        waiting = replace(passed, tries=passed.tries + 1, due=due)
+        self._waiting = {one: other for one, other in self._waiting.items() if self._catalogue.get(one) is not None}
+        self._waiting[name] = waiting
+        self._lineup.later(name, passed.pause_s, lambda entry: self._once_more(entry, waiting))
 
     async def _once_more(self, entry: ModelEntry, passed: Compared) -> None:
-        """Unless something else has come of it meanwhile."""
+        """Unless something else has come of it meanwhile; then it is compared anew, where it is there."""
         name = entry.name
         if self._waiting.get(name) is not passed:
             return
-        entry, marks = await in_thread(marked, entry)
-        found, record = await self._lineup.found(entry, marks), self._lineup.record(name)
-        same = record.base == passed.base and marks.get(passed.number) == passed.marks
-        same = same and not entry.fault and not self._lineup.is_told(name)
-        if same and choose(entry, found.words, record).candidate == passed.number:
-            await self._swap_in(found, passed)
-        else:
+        if self._lineup.is_told(name):
             del self._waiting[name]
+            return
+        entry, marks = await in_thread(marked, entry)
+        if entry.fault:  # nothing can be said of it now
+            self._wait(name, passed)
+            return
+        found = await self._lineup.found(entry, marks)
+        same = self._records.of(name).base == passed.base and marks.get(passed.number) == passed.marks
+        if same and self._lineup.choice(found).candidate == passed.number:
+            await self._swap_in(found, passed)
+            return
+        del self._waiting[name]
+        await self._trials.end(name)
+        await self._lineup.follow(found)
 
     async def _reject(self, found: Found, passed: Compared, reason: str) -> None:
         self._waiting.pop(found.entry.name, None)
@@ -106,11 +115,12 @@ class Promotion:
         await self._lineup.follow(found)
 
     async def _refuse(self, found: Found, number: int, code: str, reason: str) -> None:
-        record = self._lineup.record(found.entry.name).copy()
-        record.refused[number] = self._refusal(found, number, code, reason)
+        refusal = await self._lineup.refusal(found, number, code, reason)
+        record = self._records.of(found.entry.name).copy()
+        record.refused[number] = refusal
         record.unsure = False
         record.candidate = None if record.candidate == number else record.candidate
-        await self._lineup.keep(found.entry.name, record)
+        await self._records.keep(found.entry.name, record)
 
     def crash_loop(self, version: ServedVersion) -> None:
         """A version has ended its engine host thrice."""
@@ -129,15 +139,15 @@ class Promotion:
         What has served well for long is not the change's fault: who may ask could else undo it with a few harmful requests.
         """
         name, number, why = entry.name, int(version.version), str(version.part.args.get("text", ""))
-        record, here = self._lineup.record(name), self._catalogue.model(name).versions.get(version.version)
+        record, here = self._records.of(name), self._catalogue.model(name).versions.get(version.version)
         if self._lineup.is_told(name) or here not in (version, None):
             return
         found = await self._found(entry)
-        if record.active == number and record.previous in found.words and not is_over(record):
+        if record.active == number and record.previous in found.marks and not is_over(record):
             await self._back(found, "model.stopped", why)
         elif record.active == number:
             await self._lineup.follow(found)  # whatever else there is
-        elif record.active in found.words and number in found.words and number not in record.refused:
+        elif record.active in found.marks and number in found.marks and number not in record.refused:
             await self._refuse(found, number, "model.stopped", why)
             self._tell("model.rolled_back", "model.stopped", version.label, why, {"serves": record.active})
             await self._lineup.follow(found)
@@ -151,14 +161,14 @@ class Promotion:
         """
         found = await self._found(entry)
         number = self._named(entry.name, version)
-        if number not in found.words:
+        if number not in found.marks:
             raise errors.ModelNotFound("model '%s' has no version %d in its folder" % (entry.name, number))
         serving = self._catalogue.model(entry.name).versions.get(str(number))
-        record = self._lineup.record(entry.name)
+        record = self._records.of(entry.name)
         sure = record.unjudged is None and not record.unsure
         if record.active == number and serving is not None and serving.ready and sure:
             raise errors.InvalidRequest("version %d of model '%s' serves already" % (number, entry.name))
-        reason = await self._lineup.serve(found, self._with_active(found, number), number)
+        reason = await self._lineup.serve(found, await self._with_active(found, number), number)
         if reason:
             await self._lineup.follow(found)
             raise errors.EngineLoadError("failed to promote version %d of '%s', %s" % (number, entry.name, reason))
@@ -169,7 +179,7 @@ class Promotion:
             if version.isascii() and version.isdigit():
                 return int(version)
             raise errors.ModelNotFound("model '%s' has no version %s in its folder" % (name, version))
-        trial, candidate = self._trials.of(name), self._lineup.record(name).candidate
+        trial, candidate = self._trials.of(name), self._records.of(name).candidate
         number = trial.number if trial is not None else candidate
         if number is None:
             raise errors.InvalidRequest("no version of model '%s' waits to be promoted: name one" % name)
@@ -182,7 +192,7 @@ class Promotion:
         """
         found = await self._found(entry)
         trial, why = self._trials.of(entry.name), "an operator asked for it"
-        if self._lineup.record(entry.name).previous in found.words:
+        if self._records.of(entry.name).previous in found.marks:
             await self._back(found, "model.rolled_back", why)
         elif trial is not None:
             await self._reject(found, Compared.of(trial, Verdict(False, why)), why)
@@ -190,13 +200,13 @@ class Promotion:
             raise errors.InvalidRequest("model '%s' has no earlier version to go back to" % entry.name)
 
     async def _back(self, found: Found, code: str, why: str) -> None:
-        name, record = found.entry.name, self._lineup.record(found.entry.name)
+        name, record = found.entry.name, self._records.of(found.entry.name)
         bad, number = record.active, record.previous
         assert number is not None
-        wanted = self._with_active(found, number)
+        wanted = await self._with_active(found, number)
         wanted.previous = None
-        if bad is not None and bad in found.words:
-            wanted.refused[bad] = self._refusal(found, bad, code, why)
+        if bad is not None and bad in found.marks:
+            wanted.refused[bad] = await self._lineup.refusal(found, bad, code, why)
         reason = await self._lineup.serve(found, wanted, number)
         if reason:
             await self._lineup.follow(found)
@@ -217,26 +227,24 @@ class Promotion:
             raise errors.EngineLoadError("model '%s' cannot be loaded: %s" % (entry.name, entry.fault))
         return await self._lineup.found(entry, marks)
 
-    def _with_active(self, found: Found, number: int) -> Record:
+    async def _with_active(self, found: Found, number: int) -> Record:
         """The record as it will be when that version serves.
 
         What would be taken instead of it, as it is newer, is refused: the active one, and where nothing is compared all.
         """
-        record = self._lineup.record(found.entry.name).copy()
-        before, compared = record.active, found.entry.config.accept is not None
-        record.refused.pop(number, None)
-        for other in found.words:
-            if other > number and (other == before or not compared):
-                refusal = self._refusal(found, other, "model.rolled_back", "version %d was preferred to it" % number)
-                record.refused.setdefault(other, refusal)
+        name, compared = found.entry.name, found.entry.config.accept is not None
+        before, refused = self._records.of(name).active, dict(self._records.of(name).refused)
+        refused.pop(number, None)
+        for other in found.marks:
+            if other > number and (other == before or not compared) and other not in refused:
+                why = "version %d was preferred to it" % number
+                refused[other] = await self._lineup.refusal(found, other, "model.rolled_back", why)
+        record = replace(self._records.of(name), refused=refused)
         if before != number:
             record.active, record.previous = number, before
             record.answered, record.served_s = 0, 0.0
         record.candidate, record.unjudged, record.unsure = None, None, False
         return record
-
-    def _refusal(self, found: Found, number: int, code: str, reason: str) -> Refusal:
-        return Refusal(self._lineup.mark(found, number), code, reason, self._clock.now())
 
     def _tell(self, kind: str, code: str, label: str, reason: str, figures: Mapping[str, Any]) -> None:
         level = logging.INFO if code == "model.promoted" else logging.WARNING

@@ -6,19 +6,20 @@ import pytest
 
 from edge_agent.config.model_config import ModelConfig
 from edge_agent.serving.promotion.choice import choose
-from edge_agent.serving.promotion.ledger import Record, Refusal
+from edge_agent.serving.promotion.ledger import Record
+from edge_agent.serving.promotion.refusal import Refusal
 from edge_agent.serving.repository import ModelEntry, VersionEntry
 
 
-def refused(*numbers, mark="mark"):
-    return {number: Refusal(mark, "model.shadow_rejected", "", "") for number in numbers}
+def refused(*numbers):
+    return {number: Refusal("own:all", "model.shadow_rejected", "", "") for number in numbers}
 
 
-def chosen(on_disk, record, accept=True, **policy):
+def chosen(on_disk, record, accept=True, held=None, **policy):
     config = ModelConfig.model_validate({"version_policy": policy, **({"accept": {}} if accept else {})}, strict=False)
     versions = tuple(VersionEntry(number, "onnxruntime_onnx", Path("/m/%d/model.onnx" % number)) for number in on_disk)
     entry = ModelEntry("m", Path("/m"), config, (), on_disk=versions)
-    choice = choose(entry, dict.fromkeys(on_disk, "mark"), record)
+    choice = choose(entry, record, held)
     return choice.serve, choice.main, choice.candidate
 
 
@@ -44,9 +45,14 @@ def test_a_refused_version_is_neither_served_nor_compared(accept):
     assert chosen([2], Record(refused=refused(2)), accept) == ((), None, None)
 
 
-def test_a_refused_version_whose_files_have_changed_is_a_new_one():
-    assert chosen([1, 2], Record(1, refused=refused(2, mark="other"))) == ((1,), 1, 2)
-    assert chosen([1, 2], Record(1, refused=refused(2, mark="other")), accept=False) == ((2,), 2, None)
+def test_a_refused_version_that_is_away_hinders_nobody():
+    assert chosen([1, 2], Record(1, refused=refused(3))) == ((1,), 1, 2)
+    assert chosen([1, 2], Record(1, refused=refused(3)), accept=False) == ((2,), 2, None)
+
+
+def test_a_version_that_serves_from_memory_is_what_others_are_compared_with():
+    assert chosen([2], Record(1)) == ((2,), 2, None)
+    assert chosen([2], Record(1), held=1) == ((1,), 1, 2)
 
 
 def test_the_next_one_below_a_refused_version_is_compared():

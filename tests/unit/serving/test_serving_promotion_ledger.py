@@ -5,9 +5,10 @@ import os
 
 import pytest
 
-from edge_agent.serving.promotion.ledger import COPY_NAME, FILE_NAME, Ledger, Record, Refusal
+from edge_agent.serving.promotion.ledger import COPY_NAME, FILE_NAME, Ledger, Record
+from edge_agent.serving.promotion.refusal import Refusal
 
-REFUSAL = Refusal("abc", "model.stopped", "it fell", "2026-01-01T00:00:00.000Z")
+REFUSAL = Refusal("own:all", "model.stopped", "it fell", "2026-01-01T00:00:00.000Z", "seen")
 
 
 def again(folder):
@@ -45,7 +46,7 @@ def test_a_slow_save_does_not_undo_a_later_one(tmp_path):
 
 
 DAMAGED = [
-    b"", b"{", b"\xff\xfe", b"[]", b"null", b"{}", b'{"form": 2, "models": {}}', b'{"form": 1, "models": []}',
+    b"", b"{", b"\xff\xfe", b"[]", b"null", b"{}", b'{"form": 3, "models": {}}', b'{"form": 1, "models": []}',
     b'{"form": 1, "models": {"face": {}}}',
     b'{"form": 1, "models": {"face": {"active": "1", "previous": null, "candidate": null, "refused": {}}}}',
     b'{"form": 1, "models": {"face": {"active": true, "previous": null, "candidate": null, "refused": {}}}}',
@@ -92,7 +93,7 @@ def test_the_file_is_json_that_people_can_read(tmp_path):
     ledger.put("face", Record(2, 1, None, {3: REFUSAL}))
     ledger.save(*ledger.content())
     assert json.loads((tmp_path / FILE_NAME).read_text()) == {
-        "form": 1,
+        "form": 2,
         "models": {"face": {"active": 2, "previous": 1, "candidate": None, "refused": {"3": REFUSAL.as_json()}}},
     }
 
@@ -126,21 +127,19 @@ def test_what_is_not_sure_is_kept(tmp_path):
     assert again(tmp_path).of("face") == Record(1, unjudged=6, unsure=True)
 
 
-def test_a_refusal_of_a_version_that_is_away_is_kept_and_those_are_not_without_end():
-    record = Record(refused={2: REFUSAL, 3: REFUSAL})
-    record.keep_refused({}, [1, 3])
-    assert record.refused == {2: REFUSAL}
-    record.refused = dict.fromkeys(range(1000), REFUSAL)
-    record.keep_refused({2000: Refusal("abc", "model.stopped", "", "2027-01-01T00:00:00.000Z")}, [2000])
-    assert len(record.refused) == 100
-    assert 2000 in record.refused
+def test_what_was_refused_before_forms_had_content_is_still_known(tmp_path):
+    refusal = {"fingerprint": "abc", "code": "model.rolled_back", "reason": "", "at": ""}
+    entry = {"active": 1, "previous": None, "candidate": None, "refused": {"2": refusal}}
+    (tmp_path / FILE_NAME).write_text(json.dumps({"form": 1, "models": {"face": entry}}))
+    assert again(tmp_path).of("face").refused == {2: Refusal("", "model.rolled_back", "", "", "abc")}
 
 
-def test_what_an_operator_took_back_is_judged_by_its_own_files_and_all_else_by_what_it_is_made_of():
-    by_hand = Refusal("own:all", "model.rolled_back", "", "")
-    assert by_hand.holds("own:other")
-    assert not by_hand.holds("new:other")
-    by_itself = Refusal("own:all", "model.shadow_rejected", "", "")
-    assert by_itself.holds("own:all")
-    assert not by_itself.holds("own:other")
-    assert by_itself.holds("?")
+def test_a_copy_that_cannot_be_written_is_told_as_that_and_nothing_is_lost(tmp_path, caplog):
+    ledger = again(tmp_path)
+    (tmp_path / COPY_NAME).mkdir()
+    ledger.put("face", Record(1))
+    ledger.save(*ledger.content())
+    (told,) = [record for record in caplog.records if "cannot be written" in record.getMessage()]
+    assert told.getMessage().startswith("%s cannot be written" % (tmp_path / COPY_NAME))
+    assert told.levelname == "WARNING"
+    assert again(tmp_path).of("face") == Record(1)
