@@ -15,7 +15,7 @@ from edge_agent.processes.arena import Arena
 from edge_agent.serving.healing.asking import Asked, ask
 from edge_agent.serving.healing.comparison import Verdict, compare
 from edge_agent.serving.healing.recipe import golden_folder
-from edge_agent.serving.healing.samples import Sample, fit, golden, seeded
+from edge_agent.serving.healing.samples import GOLDEN_UNREADABLE, Sample, golden, misfit, seeded
 from edge_agent.serving.loading import Loader, load_code
 from edge_agent.serving.threads import in_thread
 from edge_agent.serving.version import ServedVersion
@@ -166,7 +166,7 @@ class Prover:
         folder = golden_folder(version.config, version.entry.path.parent.parent)
         if folder is not None:
             samples: Iterable[Sample] = await in_thread(golden, folder, version.entry.path.parent.parent)
-            fit(list(samples), subject.inputs, subject.outputs, subject.max_batch_size)
+            await self._fit(candidate, subject, serving, list(samples))
             return await self._judge(candidate, subject, list(samples), None, tell)
         reference = serving or await self._reference(candidate)
         try:
@@ -177,6 +177,22 @@ class Prover:
         finally:
             if reference is not None and reference is not serving:
                 await self._put_away(reference)
+
+    async def _fit(
+        self, candidate: Candidate, subject: ServedVersion, serving: Optional[ServedVersion], samples: Sequence[Sample]
+    ) -> None:
+        """Wrong where they are the model's and not the plan's; where they are not the model's they say nothing of it."""
+        why = misfit(samples, subject)
+        if not why:
+            return
+        truth = serving or await self._reference(candidate)
+        try:
+            if truth is not None and not misfit(samples, truth):
+                raise Wrong("it takes or gives other tensors than the model: %s" % why)
+        finally:
+            if truth is not None and truth is not serving:
+                await self._put_away(truth)
+        raise errors.EngineLoadError("[accept] %s: this does not fit the model" % why, code=GOLDEN_UNREADABLE)
 
     async def _judge(
         self,

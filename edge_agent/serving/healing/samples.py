@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
@@ -32,6 +34,14 @@ class Sample(NamedTuple):
     expected: Optional[Mapping[str, Any]] = None
 
 
+class Tensors(Protocol):
+    """Whatever takes tensors and gives some: a version of a model."""
+
+    inputs: Tuple[TensorSpec, ...]
+    outputs: Tuple[TensorSpec, ...]
+    max_batch_size: int
+
+
 # -- golden -----------------------------------------------------------------------------------------------------------
 
 
@@ -40,10 +50,9 @@ def golden(folder: Path, model_directory: Path) -> List[Sample]:
 
     EngineLoadError where there is none, one cannot be read, or the folder lies outside the model's.
     """
-    root = model_directory.resolve()
-    if root not in folder.resolve().parents:
-        raise errors.EngineLoadError("[accept] golden: %s lies outside the model's folder" % folder, code=GOLDEN_UNREADABLE)
     try:
+        if not lies_within(folder, model_directory):
+            raise errors.EngineLoadError("[accept] golden: %s lies outside the model's folder" % folder, code=GOLDEN_UNREADABLE)
         names = sorted(path.name for path in folder.iterdir() if path.name.endswith(_INPUTS))
         if not names or len(names) > _MAX_GOLDEN:
             text = "[accept] golden: %s has %d pairs of inputs.npz and outputs.npz; put 1 to %d there"
@@ -53,6 +62,14 @@ def golden(folder: Path, model_directory: Path) -> List[Sample]:
         raise errors.EngineLoadError(
             "[accept] golden: %s cannot be read: %s" % (folder, error), code=GOLDEN_UNREADABLE
         ) from error
+
+
+def lies_within(folder: Path, directory: Path) -> bool:
+    """Whether the folder is one of the directory's, whatever links there are. OSError where they lead in a circle."""
+    try:
+        return directory.resolve() in folder.resolve().parents
+    except RuntimeError as error:  # up to Python 3.12
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
 
 
 def _pair(folder: Path, name: str) -> Sample:
@@ -73,29 +90,31 @@ def _arrays(path: Path) -> Dict[str, Any]:
     return arrays
 
 
-def fit(samples: Sequence[Sample], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], max_batch_size: int) -> None:
-    """EngineLoadError where golden arrays cannot be the model's: then they say nothing about a plan of it."""
-    names = {spec.name for spec in outputs}
-    for sample in samples:
-        why = _misfit(sample, inputs, max_batch_size)
-        unknown = sorted(set(sample.expected or ()) - names)
-        if unknown:
-            why = "the model has no output '%s', only %s" % (unknown[0], ", ".join(sorted(names)))
-        if why:
-            raise errors.EngineLoadError("[accept] %s does not fit the model: %s" % (sample.name, why), code=GOLDEN_UNREADABLE)
+def misfit(samples: Sequence[Sample], tensors: Tensors) -> str:
+    """Why golden arrays cannot be of something with these tensors; empty where they can."""
+    return next((why for why in (_misfit(sample, tensors) for sample in samples) if why), "")
 
 
-def _misfit(sample: Sample, inputs: Sequence[TensorSpec], max_batch_size: int) -> str:
+def _misfit(sample: Sample, tensors: Tensors) -> str:
+    why = _inputs_misfit(sample, tensors.inputs, tensors.max_batch_size)
+    names = {spec.name for spec in tensors.outputs}
+    unknown = sorted(set(sample.expected or ()) - names)
+    if unknown:
+        why = "there is no output '%s', only %s" % (unknown[0], ", ".join(sorted(names)))
+    return "%s: %s" % (sample.name, why) if why else ""
+
+
+def _inputs_misfit(sample: Sample, inputs: Sequence[TensorSpec], max_batch_size: int) -> str:
     if set(sample.inputs) != {spec.name for spec in inputs}:
         wanted, got = (", ".join(sorted(names)) for names in ({spec.name for spec in inputs}, set(sample.inputs)))
-        return "it has the inputs %s, the model %s" % (got, wanted)
+        return "the inputs are %s, not %s" % (wanted, got)
     rows = {len(array) if array.shape else 0 for array in sample.inputs.values()}
     if max_batch_size and (len(rows) != 1 or not 1 <= min(rows) <= max_batch_size):
-        return "it has %s rows, the model takes 1 to %d" % (sorted(rows), max_batch_size)
+        return "it has %s rows, 1 to %d are taken" % (sorted(rows), max_batch_size)
     for spec in inputs:
         shape = sample.inputs[spec.name].shape
         if len(shape) != len(spec.shape) or any(want not in (-1, got) for want, got in zip(spec.shape, shape)):
-            return "input '%s' has shape %s, the model's %s" % (spec.name, list(shape), list(spec.shape))
+            return "input '%s' has the shape %s, not %s" % (spec.name, list(spec.shape), list(shape))
     return ""
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, NamedTuple, Tuple
 
 import numpy
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from edge_agent import errors
 from edge_agent.config.image import ImageConfig
 from edge_agent.domain.tensors import DataType, TensorSpec
-from edge_agent.serving.healing.samples import Sample, batch_sizes, fit, golden, packed, packed_bytes, seeded, unpacked
+from edge_agent.serving.healing.samples import Sample, batch_sizes, golden, misfit, packed, packed_bytes, seeded, unpacked
 
 
 def spec(datatype: str = "FP32", *shape: int, name: str = "x") -> TensorSpec:
@@ -129,22 +130,34 @@ def test_golden_files_without_arrays_compare_nothing_and_say_so(model: Path) -> 
         golden(model / "golden", model)
 
 
+class Taker(NamedTuple):
+    inputs: Tuple[TensorSpec, ...]
+    outputs: Tuple[TensorSpec, ...]
+    max_batch_size: int
+
+
 @pytest.mark.parametrize(
     ("inputs", "outputs", "why"),
     [
-        ({"q": (1, 4)}, {"y": (1, 4)}, "it has the inputs q, the model x"),
-        ({"x": (1, 5)}, {"y": (1, 4)}, r"input 'x' has shape \[1, 5\]"),
-        ({"x": (0, 4)}, {"y": (0, 4)}, "rows, the model takes 1 to 8"),
-        ({"x": (9, 4)}, {"y": (9, 4)}, "rows, the model takes 1 to 8"),
-        ({"x": (1, 4)}, {"z": (1, 4)}, "the model has no output 'z', only y"),
+        ({"q": (1, 4)}, {"y": (1, 4)}, "golden inputs.npz: the inputs are x, not q"),
+        ({"x": (1, 5)}, {"y": (1, 4)}, "golden inputs.npz: input 'x' has the shape [-1, 4], not [1, 5]"),
+        ({"x": (0, 4)}, {"y": (0, 4)}, "golden inputs.npz: it has [0] rows, 1 to 8 are taken"),
+        ({"x": (9, 4)}, {"y": (9, 4)}, "golden inputs.npz: it has [9] rows, 1 to 8 are taken"),
+        ({"x": (1, 4)}, {"z": (1, 4)}, "golden inputs.npz: there is no output 'z', only y"),
+        ({"x": (8, 4)}, {"y": (8, 4)}, ""),
     ],
 )
-def test_golden_arrays_that_are_not_the_models_are_told_apart_from_a_wrong_plan(
-    inputs: Dict[str, Any], outputs: Dict[str, Any], why: str
-) -> None:
+def test_golden_arrays_that_cannot_be_of_something_say_why(inputs: Dict[str, Any], outputs: Dict[str, Any], why: str) -> None:
     sample = Sample(
         "golden inputs.npz", *({name: numpy.zeros(shape) for name, shape in one.items()} for one in (inputs, outputs))
     )
     x, y = (TensorSpec(name, DataType.FP32, (-1, 4)) for name in "xy")
-    with pytest.raises(errors.EngineLoadError, match=why):
-        fit([sample], [x], [y], 8)
+    assert misfit([sample], Taker((x,), (y,), 8)) == why
+
+
+def test_a_golden_folder_that_is_a_circle_of_links_says_so(model: Path) -> None:
+    (model / "golden").rmdir()
+    os.symlink("golden", str(model / "golden"))
+    with pytest.raises(errors.EngineLoadError, match="golden") as caught:
+        golden(model / "golden", model)
+    assert caught.value.args_by_name["code"] == "engine.golden_unreadable"
