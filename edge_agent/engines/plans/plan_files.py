@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import stat
+import tempfile
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
@@ -67,6 +68,11 @@ def make_folder(folder: Path) -> None:
             os.fchmod(descriptor, 0o700)
     finally:
         os.close(descriptor)
+
+
+def try_to_write(folder: Path) -> None:
+    """Raises OSError where no file can be made in the folder."""
+    tempfile.TemporaryFile(dir=str(folder)).close()
 
 
 def listing(folder: Path) -> List[ShelfFile]:

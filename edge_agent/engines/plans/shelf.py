@@ -47,7 +47,15 @@ class PlanShelf:
             for path in plan_files.leftovers(self.folder):
                 plan_files.discard(path)
         except OSError as exc:
-            raise _store_error("the folder of plans %s cannot be used" % self.folder, exc) from exc
+            raise self._unusable(exc) from exc
+
+    def look(self) -> None:
+        """Makes the folder anew where it is gone. StoreError, StoreFull where nothing can be kept in it now."""
+        try:
+            plan_files.make_folder(self.folder)
+            plan_files.try_to_write(self.folder)
+        except OSError as exc:
+            raise self._unusable(exc) from exc
 
     def temporary(self, key: PlanKey) -> Path:
         """Where a builder writes the plan that `add` takes; removed by `prepare` if it is left behind."""
@@ -172,6 +180,9 @@ class PlanShelf:
             self._tell(path, "is not used now: %s" % exc.strerror)
             return None
         return Plan(path, sidecar)
+
+    def _unusable(self, exc: OSError) -> errors.StoreError:
+        return _store_error("the folder of plans %s cannot be used" % self.folder, exc)
 
     def _is_refused(self, plan: Plan) -> bool:
         record = self._refused.get(plan.sidecar.key) or self._record(plan.sidecar.key)

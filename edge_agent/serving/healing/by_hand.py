@@ -40,7 +40,10 @@ class ByHand:
         self._loaded = loaded
 
     async def build(self, version: ServedVersion) -> None:
-        """Has its plan built anew now, whatever failed before. Returns at once. Unsupported, EngineLoadError."""
+        """Has its plan built anew now, whatever failed before. Returns at once.
+
+        Unsupported, EngineLoadError; StoreError, StoreFull where the plan could not be kept.
+        """
         outlook = await self._lookout.look(version)
         await self._loader.end_idle_hosts()  # one that was only asked for its facts
         keys = outlook.situation.keys
@@ -48,6 +51,7 @@ class ByHand:
             raise errors.Unsupported("%s has no model.onnx that a plan could be built of" % version.label)
         if not keys:
             raise errors.Unsupported("no plan can be built here: %s" % outlook.situation.facts.text)
+        await self._plans.look()
         await self._plans.cleared(*[state.key for state in keys])
         self._want(version, keys[0], outlook.demands, True)
 

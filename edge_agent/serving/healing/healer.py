@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Collection, Dict, Optional, Set, Tuple
+from typing import Any, Awaitable, Callable, Collection, Dict, Optional, Tuple
 
 from edge_agent import errors
 from edge_agent.config.models import ModelsSection
@@ -17,7 +17,9 @@ from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.healing.by_hand import ByHand
 from edge_agent.serving.healing.crashes import Crashes
 from edge_agent.serving.healing.decision import WRONG, Decision, KeyState, decide
+from edge_agent.serving.healing.doubts import Doubts
 from edge_agent.serving.healing.late_gpu import LateGpu
+from edge_agent.serving.healing.on_duty import OnDuty
 from edge_agent.serving.healing.outlook import Lookout, Outlook
 from edge_agent.serving.healing.places import Places
 from edge_agent.serving.healing.plan_store import PlanStore
@@ -60,10 +62,11 @@ class Healer:
         self._lookout = Lookout(loader, self._places, self.plans, section.trust_plans, surroundings)
         self._prover = Prover(loader, arena, clock)
         trusts = section.trust_plans != "none"
-        self._workshop = Workshop(self.plans, self._prover, self._places, catalogue, clock, journal, surroundings, trusts)
-        self._workshop.review = self._review
+        on_duty = OnDuty(catalogue)
+        self._workshop = Workshop(self.plans, self._prover, self._places, on_duty, clock, journal, surroundings, trusts)
+        self._workshop.review, self._workshop.again_later = self._review, self._again_later
         self._queue = BuildQueue(self._workshop.work, self._workshop.broken, clock)
-        self._doubted: Set[str] = set()  #: keys of plans that were loaded when a host with others in it ended thrice
+        self._doubts = Doubts(self.plans)
         self._tasks = Tasks()
         self._late = LateGpu(loader, self._places, catalogue, self._again, surroundings.late_s)
         self.by_hand = ByHand(
@@ -121,6 +124,7 @@ class Healer:
         except _NOT_UP as error:
             return await self._not_loaded(version, outlook, state, plan, error)
         self._late.came(version)
+        self._doubts.over(plan)
         job = self._queue.job(plan.sidecar.key, outlook.demands)
         version.build = job.status if job is not None else None
         version.plan, version.verified, version.figures = plan, plan.sidecar.verified, dict(plan.sidecar.figures)
@@ -146,8 +150,7 @@ class Healer:
             if version.entry.onnx is None:
                 raise error
             return False
-        if refuses(error) and state is not None and plan.sidecar.key not in self._doubted:
-            await self._doubt(version, plan, error)
+        if refuses(error) and state is not None and await self._doubts.of(version, plan, error):
             return False
         if version.entry.onnx is None:
             raise error
@@ -155,12 +158,6 @@ class Healer:
         decision = Decision("onnx", State.DEGRADED, "engine.unavailable", {"text": str(error)})
         await self._serve_onnx(version, decision, outlook.demands)
         return True
-
-    async def _doubt(self, version: ServedVersion, plan: Plan, error: errors.EdgeAgentError) -> None:
-        """Others ran in the host that ended: a check in a host of its own tells whether the plan is to blame. Once."""
-        self._doubted.add(plan.sidecar.key)
-        _log.error("%s: its plan is checked anew: %s", version.label, error, extra={"code": load_code(error)})
-        await self.plans.doubt(plan.sidecar.key)
 
     async def _put_aside(
         self, version: ServedVersion, state: Optional[KeyState], plan: Plan, error: errors.EdgeAgentError

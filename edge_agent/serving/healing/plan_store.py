@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -24,6 +25,8 @@ from edge_agent.serving.threads import to_the_end
 
 _log = logging.getLogger(__name__)
 
+_AGAIN_S = 3.0  #: until a folder that could not be used is looked at again
+
 _Answer = TypeVar("_Answer")
 
 
@@ -39,6 +42,9 @@ class PlanStore:
         self._tries_clock = tries_clock or clock
         self._lock: Optional[asyncio.Lock] = None
         self._temporary = ""
+        self._error: Optional[errors.StoreError] = None
+        self._look_at = 0.0  #: monotonic second from which on a fault is looked at again
+        self._read = False  #: what earlier runs have left
         self._shelf: PlanShelf
         self._tries: Tries
         self._checks: Checks
@@ -57,17 +63,25 @@ class PlanStore:
         self._shelf = PlanShelf(folder, self._max_bytes or 1 << 62, self._clock)
         self._tries = Tries(folder / "tries.json", self._tries_clock)
         self._checks = Checks(folder / "proofs.json")
-        self._make_folder()
-        self._tries.load()
-        self._checks.load()
+        self._use(self._shelf.prepare)
 
-    def _make_folder(self) -> None:
-        self.fault = self.fault_code = ""
+    def _use(self, look: Callable[[], None]) -> None:
+        """Whether the folder can be used now. What cannot be read is no reason to forget it: it is read when it can be."""
+        before = self.fault
         try:
-            self._shelf.prepare()
+            look()
         except errors.StoreError as error:
+            self._error = error
             self.fault, self.fault_code = str(error), store_code(error)
-            _log.error("no plan can be built: %s", error, extra={"code": self.fault_code})
+            self._look_at = self._clock.monotonic() + _AGAIN_S
+            if self.fault != before:
+                _log.error("no plan can be built: %s", error, extra={"code": self.fault_code})
+            return
+        self._error, self.fault, self.fault_code = None, "", ""
+        if not self._read:
+            self._read = True
+            self._tries.load()
+            self._checks.load()
 
     def close(self) -> None:
         """Ends a folder that was made for this run only."""
@@ -83,10 +97,20 @@ class PlanStore:
 
     def _in_folder(self, work: Callable[..., _Answer], *args: Any) -> _Answer:
         """Somebody may have deleted the folder meanwhile: then it is made anew, with what is known of tries and checks."""
-        if not self.fault and not self._shelf.folder.is_dir():
+        if self.fault:
+            if self._clock.monotonic() >= self._look_at:
+                self._use(self._shelf.look)
+        elif not os.path.isdir(str(self._shelf.folder)):
             _log.warning("the folder of plans %s is gone: it is made anew", self._shelf.folder)
-            self._make_folder()
+            self._use(self._shelf.look)
         return work(*args)
+
+    async def look(self) -> None:
+        """StoreError, StoreFull where no plan can be kept now: asked before work begins whose result must be."""
+        await self._run(lambda: self._use(self._shelf.look))
+        if self._error is not None:
+            self._error.code = self.fault_code
+            raise self._error
 
     # -- plans ------------------------------------------------------------------------------------------------------
 
@@ -154,7 +178,7 @@ class PlanStore:
         """Somebody's plan as one of this shelf's, so that it can be put aside like them; and why it was, if it was. OSError."""
 
         def look() -> Tuple[Plan, str]:
-            sha256 = file_digest(path.resolve())
+            sha256 = file_digest(Path(os.path.realpath(str(path))))
             key = PlanKey(sha256, target, PlanRecipe("as it is"))
             sidecar = Sidecar(key.digest, path.parent.parent.name, "as it is", self._clock.now(), key.fields(), sha256=sha256)
             refusal = self._shelf.refused(key)

@@ -19,7 +19,8 @@ class PlanVerbs:
     async def build_plan(self, name: str, version: Optional[str] = None) -> None:
         """Has a TensorRT plan built anew, whatever failed before; returns when that is under way, see `status`.
 
-        ModelNotFound, Unsupported (nothing to build it of, or no TensorRT here), EngineLoadError (its files).
+        ModelNotFound, Unsupported (nothing to build it of, or no TensorRT here), EngineLoadError (its files), StoreError
+        (no place for the plan).
         """
         await self._healer.by_hand.build(self._of_tensorrt(name, version))
 

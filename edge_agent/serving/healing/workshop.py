@@ -9,12 +9,13 @@ from typing import Any, Awaitable, Callable, Collection, Dict, Optional, Tuple
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.engines.plans import plan_files
+from edge_agent.engines.plans.shelf import Plan
 from edge_agent.serving.build_status import BuildStatus
-from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.healing import recipe
 from edge_agent.serving.healing.bench import Bench, Built, Changed
 from edge_agent.serving.healing.decision import WRONG, KeyState
 from edge_agent.serving.healing.job import Job
+from edge_agent.serving.healing.on_duty import OnDuty
 from edge_agent.serving.healing.places import Places
 from edge_agent.serving.healing.plan_store import PlanStore, store_code
 from edge_agent.serving.healing.proof import Proof, Prover
@@ -31,14 +32,14 @@ Tell = Callable[[str, str, str, Dict[str, Any]], None]  #: kind of the event, su
 
 
 class Workshop:
-    """`review` says anew what a version serves with and wants; `again` loads a version anew, up or not."""
+    """`review` says anew what a version serves with and wants; `again` loads a version anew, up or not, `again_later` soon."""
 
     def __init__(
         self,
         plans: PlanStore,
         prover: Prover,
         places: Places,
-        catalogue: Catalogue,
+        on_duty: OnDuty,
         clock: Clock,
         journal: Journal,
         surroundings: Surroundings,
@@ -46,11 +47,12 @@ class Workshop:
     ) -> None:
         self.review: Callable[[ServedVersion], Awaitable[None]]
         self.again: Callable[[str, str], Awaitable[None]]
+        self.again_later: Callable[[ServedVersion], None]
         self.pinned: Callable[[], Collection[Tuple[str, str]]]
         self._plans = plans
         self._prover = prover
         self._places = places
-        self._catalogue = catalogue
+        self._on_duty = on_duty
         self._journal = journal
         self._surroundings = surroundings
         self._trusts = trusts  #: plans beside their models, as far as their sidecars fit
@@ -78,7 +80,12 @@ class Workshop:
             if short:
                 return self._wait(job, short)
             try:
+                await self._plans.look()
                 built = await self._build(job, state)
+            except errors.StoreError as error:
+                self._show_failure(job, store_code(error), str(error))
+                await self._conclude(job)
+                return None
             except Changed:
                 await self._plans.cancelled(job.key.digest)
                 await self._look_again(job)
@@ -119,7 +126,7 @@ class Workshop:
             await self._plans.cancelled(job.key.digest)
             raise
         if built.plan is not None:
-            await self._trim(job)
+            await self._kept(job, built.plan)
         return built
 
     async def _after_failure(self, job: Job, keeps: bool) -> Optional[float]:
@@ -155,7 +162,7 @@ class Workshop:
         try:
             if built.plan is None or not built.plan.sidecar.verified:
                 proof = await self._prove(job, built)
-                if not proof.good and not (proof.incomparable and not self._on_onnx(job)):
+                if not proof.good and not (proof.incomparable and not self._on_duty.is_on_onnx(job)):
                     return await self._not_taken(job, built, proof)
                 await self._taken(job, built, proof)
         except asyncio.CancelledError:
@@ -178,32 +185,15 @@ class Workshop:
 
         version = job.first
         candidate = self._places.candidate(version, built.path, built.sidecar, job.key.model)
-        return await self._prover.prove(candidate, self._serving(job), told)
-
-    def _serving(self, job: Job) -> Optional[ServedVersion]:
-        """What answers by ONNX Runtime now, from the very files that the plan is made of."""
-        for version in job.versions:
-            model = self._catalogue.get(version.name)
-            served = None if model is None else model.loaded(version.version)
-            if not isinstance(served, ServedVersion) or served.truth_digest != job.key.model:
-                continue
-            if served.ready and served.engine == "onnxruntime":
-                return served
-        return None
-
-    def _on_onnx(self, job: Job) -> bool:
-        """Whether something answers that is known to be right."""
-        now = [self._now(version) for version in job.versions]
-        return any(version is not None and version.engine == "onnxruntime" and version.hosted is not None for version in now)
+        return await self._prover.prove(candidate, self._on_duty.by_onnx(job), told)
 
     async def _taken(self, job: Job, built: Built, proof: Proof) -> None:
         """Good, or with nothing to compare it with: then it stays unverified, and is served only where nothing else can."""
-        plan = built.plan
-        if plan is None:
-            plan = await self._plans.add(built.path, built.sidecar)
-            await self._trim(job)
+        plan = built.plan or await self._plans.add(built.path, built.sidecar)
         if proof.good:
             await self._plans.good(plan, job.demands, proof.figures)
+        if built.plan is None:
+            await self._kept(job, plan)
 
     async def _not_taken(self, job: Job, built: Built, proof: Proof) -> Optional[float]:
         if proof.good is None or proof.slow:
@@ -241,7 +231,7 @@ class Workshop:
         await self._plans.succeeded(job.key.digest)
         for version in list(job.versions):
             why = await self._again(version)
-            served = self._now(version)
+            served = self._on_duty.now(version)
             if why:
                 _show(job.status, "failed")
                 job.status.code, job.status.reason = "engine.plan_refused", why
@@ -265,11 +255,6 @@ class Workshop:
             return str(error)
         return ""
 
-    def _now(self, version: ServedVersion) -> Optional[ServedVersion]:
-        model = self._catalogue.get(version.name)
-        served = None if model is None else model.loaded(version.version)
-        return served if isinstance(served, ServedVersion) else None
-
     async def _conclude(self, job: Job) -> None:
         """Nothing more is tried here: another precision may be, and what serves says why."""
         _show(job.status, "failed")
@@ -283,11 +268,15 @@ class Workshop:
         for version in list(job.versions):
             await self.review(version)
 
-    async def _trim(self, job: Job) -> None:
-        """Keeps plans on disk under their bound; this one, what serves and what served before stays."""
-        versions = [version for version in self._catalogue.running() if isinstance(version, ServedVersion)]
-        keys = [version.plan.sidecar.key for version in versions if version.plan is not None]
-        await self._plans.trim([job.key.digest, *keys], ["%s/%s" % pair for pair in self.pinned()])
+    async def _kept(self, job: Job, plan: Plan) -> None:
+        """It lies on the shelf. Others that run what lay in its place follow; old plans over the bound go.
+
+        This one, what serves and what served before stays.
+        """
+        for version in self._on_duty.on_former(plan):
+            if version not in job.versions:
+                self.again_later(version)
+        await self._plans.trim([job.key.digest, *self._on_duty.keys()], ["%s/%s" % pair for pair in self.pinned()])
 
     def _tell(self, kind: str, job: Job, code: str, args: Dict[str, Any]) -> None:
         for label in job.labels():
