@@ -30,6 +30,8 @@ from edge_agent.telemetry.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
+_LONGEST_PAUSE_S = 300.0  #: before a folder that is away is looked for once more
+
 
 class Control:
     """One thing at a time for each model."""
@@ -235,13 +237,13 @@ class Control:
         self._tasks.spawn(self._by_itself(name, lambda entry: self._promotion.crashed(entry, version)), "crash:" + name)
 
     def _later(self, name: str, pause_s: float, change: Callable[[ModelEntry], Awaitable[None]]) -> None:
-        async def after() -> None:
-            done = False
-            while not done and self._catalogue.get(name) is not None:
+        async def after(pause_s: float) -> None:
+            await asyncio.sleep(pause_s)
+            while not await self._by_itself(name, change) and self._catalogue.get(name) is not None:
                 await asyncio.sleep(pause_s)
-                done = await self._by_itself(name, change)
+                pause_s = max(pause_s, min(2 * pause_s, _LONGEST_PAUSE_S))
 
-        self._tasks.spawn(after(), "later:" + name)
+        self._tasks.spawn(after(pause_s), "later:" + name)
 
     async def _by_itself(self, name: str, change: Callable[[ModelEntry], Awaitable[None]]) -> bool:
         """What nobody asked for and nobody waits for; what cannot be done is told. False while its folder is away."""

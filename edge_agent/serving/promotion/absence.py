@@ -25,6 +25,10 @@ class Absences:
         were_up = [number for number in known if number in up or number in before]
         self._since[name] = {number: None if number in up else _first(before.get(number), now) for number in were_up}
 
+    def came(self, name: str, number: int) -> None:
+        """A version is up."""
+        self._since.setdefault(name, {})[number] = None
+
     def left_s(self, name: str, number: int) -> float:
         """How long a version is waited for yet; 0 for one that was not up."""
         before = self._since.get(name, {})

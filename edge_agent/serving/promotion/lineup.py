@@ -231,6 +231,8 @@ class Lineup:
         record, serves = self.records.of(name), self._catalogue.model(name).ready_version()
         if record.active is None and serves is not None and not self.is_told(name):
             await self.records.keep(name, replace(record, active=int(serves.version)))  # it is the first that came up
+        if not reason:
+            self.absences.came(name, int(number))
         await self._make_up_for(name)
         return reason
 

@@ -12,7 +12,7 @@ from edge_agent.serving.promotion.absence import doubt_of, remembered
 from edge_agent.serving.promotion.choice import Choice
 from edge_agent.serving.promotion.content import Contents
 from edge_agent.serving.promotion.ledger import Ledger, Record
-from edge_agent.serving.promotion.refusal import Refusal, made_of_files, still_refused
+from edge_agent.serving.promotion.refusal import Refusal, made_of_files, mark_of, still_refused
 from edge_agent.serving.repository import Fingerprint, Marks, ModelEntry
 from edge_agent.serving.servable import Servable
 from edge_agent.serving.swapping import Swaps
@@ -81,6 +81,8 @@ class Records:
 
     async def refusal(self, found: Found, number: int, loaded_from: Optional[Fingerprint], code: str, reason: str) -> Refusal:
         """One of the files that a version was `loaded_from`, which may have changed since, or else of those on disk."""
+        if number not in found.marks:  # it may come back as it was
+            return Refusal("", code, reason, self._clock.now(), mark_of(loaded_from or ()))
         version = self._catalogue.model(found.entry.name).loaded(str(number))
         changed = loaded_from not in (None, found.marks[number])
         sha256 = version.sha256 if changed and version is not None else ""

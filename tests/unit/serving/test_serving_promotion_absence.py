@@ -45,6 +45,14 @@ def test_what_was_up_is_waited_for_as_long_as_that_from_the_first_look_that_miss
     assert absences.left_s("add", 1) == 0
 
 
+def test_what_came_up_between_two_looks_is_waited_for(hands):
+    absences = Absences(hands)
+    absences.look("add", [], [1])
+    absences.came("add", 1)
+    absences.look("add", [], [1])
+    assert absences.left_s("add", 1) == AWAY_S
+
+
 def test_what_was_back_meanwhile_is_waited_for_anew(hands):
     absences = Absences(hands)
     for up in ([1], [], [1]):

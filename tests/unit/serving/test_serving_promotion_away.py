@@ -108,6 +108,23 @@ async def test_a_version_that_was_taken_back_stays_so_when_its_folder_was_away(t
         assert rig.serving.versions("add") == ["1"]
 
 
+async def test_a_candidate_that_is_refused_while_its_folder_is_away_stays_so(tmp_path):
+    repository = tmp_path / "models"
+    add_affine(repository, "add", 1, ACCEPT)
+    async with running(repository, **options(tmp_path, "explicit"), load=["add"]) as rig:
+        add_affine(repository, "add", 6)
+        await rig.serving.load_model("add")
+        os.rename(str(repository / "add/6"), str(repository / "add/x6"))
+        await rig.serving.roll_back("add")
+        os.rename(str(repository / "add/x6"), str(repository / "add/6"))
+        await rig.serving.load_model("add")
+        assert shown(rig, "add")["6"]["code"] == "model.shadow_rejected"
+        assert ":" in kept(tmp_path)["refused"]["6"]["fingerprint"]  # by now it was read
+        add_affine(repository, "add", 6, offset=1.0001)
+        await rig.serving.load_model("add")
+        assert "shadow" in shown(rig, "add")["6"]
+
+
 async def test_a_touched_or_changed_config_does_not_undo_what_an_operator_took_back(tmp_path):
     repository = tmp_path / "models"
     add_affine(repository, "add", 1, PLAIN)
