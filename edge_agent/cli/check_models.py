@@ -12,6 +12,7 @@ from typing import Iterator, Sequence, Tuple
 from edge_agent.config.optimization import BuildConfig, BuildProfile
 from edge_agent.engines.plans.onnx_files import external_files
 from edge_agent.errors import EngineLoadError
+from edge_agent.serving.healing.samples import lies_within
 from edge_agent.serving.repository import ModelEntry
 
 Fault = Tuple[str, str, str]
@@ -20,7 +21,7 @@ _QUANTIZED = (b"QuantizeLinear", b"DequantizeLinear")
 
 
 def model_faults(entries: Sequence[ModelEntry]) -> Iterator[Fault]:
-    """Path of the configuration, what is wrong, its cure. Reads no weights."""
+    """Path of the configuration, what is wrong, its cure. ONNX files are read through where int8 has no calibration cache."""
     for entry in entries:
         yield from _model_files(entry)
         yield from _golden(entry)
@@ -37,7 +38,7 @@ def _model_files(entry: ModelEntry) -> Iterator[Fault]:
                     external_files(file)
                 except EngineLoadError as error:
                     yield path, str(error), "put the whole model there, its data beside it"
-            elif file.suffix == ".plan" and _is_empty(file):
+            elif file.suffix == ".plan" and version.onnx is None and _is_empty(file):  # beside a model it is not needed
                 yield path, "%s is empty, or no file" % file, "put a good copy in its place, or model.onnx beside it"
 
 
@@ -53,9 +54,14 @@ def _golden(entry: ModelEntry) -> Iterator[Fault]:
     if not golden:
         return
     path, folder = "models.%s.accept.golden" % entry.name, entry.directory / golden
-    if entry.directory.resolve() not in folder.resolve().parents:
+    try:
+        inside = lies_within(folder, entry.directory)
+    except OSError as error:
+        yield path, "%s cannot be read: %s" % (folder, error.strerror), "put a folder with inputs.npz and outputs.npz there"
+        return
+    if not inside:
         yield path, "%s lies outside the model's folder" % folder, "put the folder into that of the model"
-    elif not folder.is_dir():
+    elif not os.path.isdir(str(folder)):
         yield path, "%s is not there" % folder, "make the folder, with inputs.npz and outputs.npz in it, or remove the key"
 
 

@@ -178,12 +178,22 @@ def _with_external_data(where: bytes) -> bytes:
     return field(7, field(5, tensor))
 
 
-def test_an_empty_plan_is_a_fault(run: Check, house: Path) -> None:
+def test_an_empty_plan_is_a_fault_where_the_model_needs_it(run: Check, house: Path) -> None:
     (house / "models/face/config.toml").write_text("platform = 'tensorrt_plan'\n")
     (house / "models/face/1/model.plan").write_bytes(b"")
+    assert run(CAMERA)[0] == 0, "model.onnx is beside it"
+    (house / "models/face/1/model.onnx").unlink()
     code, _, err = run(CAMERA)
     assert code == 78
     assert "model.plan is empty" in err
+
+
+def test_a_golden_folder_that_is_a_circle_of_links_is_a_fault(run: Check, house: Path) -> None:
+    (house / "models/face/golden").symlink_to("golden")
+    (house / "models/face/config.toml").write_text("[accept]\ngolden = 'golden'\n")
+    code, _, err = run(CAMERA)
+    assert code == 78
+    assert "models.face.accept.golden: " in err
 
 
 def test_golden_files_outside_the_models_folder_are_a_fault(run: Check, house: Path) -> None:
