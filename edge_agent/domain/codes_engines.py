@@ -110,8 +110,10 @@ ENGINES: Dict[str, Code] = {
     "plan.changed": code(
         "The plan's file is not the one that was checked; it was not loaded.",
         "计划文件不是已校验的那一个，因此未加载。",
-        "Nothing: the model is served without it and another plan is built. Find out who writes there.",
-        "无需处理：模型在没有该计划的情况下继续提供服务，并会重新构建计划。请查明是谁改动了文件。",
+        "Find out who writes there. With model.onnx beside it nothing else is to be done: ONNX Runtime serves and another plan "
+        "is built. A plan alone is served again after `edge-agent models load NAME`, if the file is the one that you mean.",
+        "请查明是谁改动了文件。旁边有 model.onnx 时无需其他处理：由 ONNX Runtime 提供服务，并会重新构建计划。"
+        "若只有计划文件，请确认该文件无误，再执行 `edge-agent models load NAME` 恢复服务。",
     ),
     "plan.untrusted": code(
         "A plan without its ONNX model is not loaded, as models.trust_plans is none.",

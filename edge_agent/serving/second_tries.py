@@ -43,7 +43,7 @@ class SecondTries:
             for pause_s in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
                 await asyncio.sleep(pause_s)
                 version = self._loaded(name, number)
-                if version is None or version.ready or version.part.code in _CERTAIN:
+                if version is None or version.ready or _is_certain(version):
                     return
                 if version.part.state is State.FAILED and version.part.code != "model.host_down":
                     with contextlib.suppress(errors.EdgeAgentError):
@@ -54,3 +54,10 @@ class SecondTries:
     def _loaded(self, name: str, number: str) -> Optional[Servable]:
         model = self._catalogue.get(name)
         return None if model is None else model.loaded(number)
+
+
+def _is_certain(version: Servable) -> bool:
+    """Whether it stays down until somebody says otherwise. A plan alone that was changed is nobody's but the operator's."""
+    code = version.part.code
+    alone = isinstance(version, ServedVersion) and version.entry.onnx is None
+    return code in _CERTAIN or (code == "plan.changed" and alone)

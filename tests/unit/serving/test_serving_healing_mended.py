@@ -15,11 +15,13 @@ from edge_agent.domain.clock import Clock
 from edge_agent.engines.builder import Builder
 from edge_agent.engines.plans.shelf import Plan
 from edge_agent.engines.plans.sidecar import Sidecar
+from edge_agent.serving import second_tries
 from edge_agent.serving.healing import doubts as doubts_module
 from edge_agent.serving.healing.doubts import Doubts
 from edge_agent.serving.healing.plan_store import PlanStore
 from tests.fake_gpu import fake_module, make_plan
 from tests.healing_rig import PLAN, add_plan_model, healing, right, told, until, until_on, version_of
+from tests.promotion_rig import add_affine
 from tests.serving_rig import MODELS
 
 GOLDEN = PLAN + '[accept]\ngolden = "golden"\n'
@@ -194,6 +196,28 @@ async def test_who_shares_a_plan_that_is_built_anew_runs_the_new_one_too(reposit
         assert await right(rig, "a")
         assert await right(rig, "b")
         assert not [event for event in rig.journal.events if event[0] == "model.failed"]
+
+
+async def test_a_plan_alone_that_was_changed_is_served_when_an_operator_loads_it_and_not_before(
+    tmp_path, repository, gpu, state, monkeypatch
+):
+    monkeypatch.setattr(second_tries, "_PAUSES_S", (0.05,))
+    (repository / "own" / "1").mkdir(parents=True)
+    (repository / "own" / "config.toml").write_text("max_batch_size = 8\n")
+    plan, profiles = repository / "own" / "1" / "model.plan", [{"x": ((1, 4), (8, 4), (8, 4))}]
+    make_plan(MODELS / "add_one.onnx", plan, profiles=profiles)
+    add_affine(tmp_path, "other", 1, offset=2.0)
+    async with healing(repository, gpu, state_dir=state, control_mode="explicit", load=("*",)) as rig:
+        assert await right(rig, "own")
+        make_plan(tmp_path / "other" / "1" / "model.onnx", plan, profiles=profiles)
+        await rig.kill_host("gpu")
+        await until(lambda: ("model.failed", "own/1", "plan.changed") in rig.journal.events, rig)
+        await until(lambda: not rig.serving._second_tries._trying, rig)
+        assert version_of(rig, "own")["code"] == "plan.changed"
+        with pytest.raises(errors.ModelNotReady):
+            await right(rig, "own")
+        await rig.serving.load_model("own")
+        assert float((await rig.ask("own", numpy.zeros((1, 4), numpy.float32)))[0, 0]) == 2.0
 
 
 # -- doubts -----------------------------------------------------------------------------------------------------------
