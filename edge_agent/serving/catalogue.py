@@ -92,8 +92,8 @@ class Model:
         part = self.fault or (
             shown.part if shown is not None else PartStatus(State.OFF, code="model.unloaded", args={"model": self.name})
         )
-        if self.doubt is not None and part.state is State.OK:
-            part = self.doubt
+        if self.doubt is not None and part.state in (State.OK, State.DEGRADED):
+            part = self.doubt  # its versions say what else there is
         return {"name": self.name, **part.as_json(), "versions": [*self._beside(), *(one.as_json() for one in versions)]}
 
     def _beside(self) -> List[Dict[str, Any]]:
