@@ -11,6 +11,8 @@ from edge_agent.serving.loading import Loader
 from edge_agent.serving.version import ServedVersion
 from edge_agent.telemetry.tasks import Tasks
 
+_MOST = 1024  #: versions that are remembered
+
 
 class LateGpu:
     """A few times for each version, later each time; then at its next load."""
@@ -51,6 +53,8 @@ class LateGpu:
             if not self.serves(version):
                 return
             self._looks[version.label] = number + 1
+            while len(self._looks) > _MOST:  # of versions that went: who is forgotten is only looked for again
+                del self._looks[next(iter(self._looks))]
             if (await self._loader.facts(self._places.gpu(version.config))).usable:
                 await self._again(version)
                 return

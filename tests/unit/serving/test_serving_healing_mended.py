@@ -6,17 +6,20 @@ import asyncio
 import hashlib
 import os
 import shutil
+from types import SimpleNamespace
 
 import numpy
 import pytest
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
+from edge_agent.domain.gpu import GpuFacts
 from edge_agent.engines.builder import Builder
 from edge_agent.engines.plans.shelf import Plan
 from edge_agent.engines.plans.sidecar import Sidecar
 from edge_agent.serving import second_tries
 from edge_agent.serving.healing import doubts as doubts_module
+from edge_agent.serving.healing import late_gpu
 from edge_agent.serving.healing.doubts import Doubts
 from edge_agent.serving.healing.plan_store import PlanStore
 from tests.fake_gpu import fake_module, make_plan
@@ -307,3 +310,49 @@ async def test_golden_files_of_another_model_say_nothing_of_a_plan(repository, g
         assert "no output 'other', only y" in version["reason"]
         assert version["build"]["code"] == "engine.golden_unreadable"
         assert told(rig, "engine.plan_refused") == 0
+
+
+# -- a GPU that never comes -------------------------------------------------------------------------------------------
+
+
+class NoGpu:
+    """A loader whose hosts find none."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def facts(self, like):
+        self.asked += 1
+        return GpuFacts()
+
+    async def end_idle_hosts(self):
+        """There are none."""
+
+
+class Everything:
+    """A catalogue in which each version is loaded, and the name of its host."""
+
+    def __init__(self):
+        self.version = None
+
+    def get(self, name):
+        return self
+
+    def loaded(self, number):
+        return self.version
+
+    def gpu(self, config):
+        return "gpu"
+
+
+async def test_how_often_a_gpu_was_looked_for_is_not_remembered_of_every_version_that_ever_was(monkeypatch):
+    monkeypatch.setattr(late_gpu, "_MOST", 8)
+    loader, known = NoGpu(), Everything()
+    late = late_gpu.LateGpu(loader, known, known, None, (0.0,))
+    for number in range(20):
+        known.version = SimpleNamespace(label="one/%d" % number, name="one", version=str(number), aside="", config=None)
+        late.expect(known.version)
+        while loader.asked <= number:
+            await asyncio.sleep(0)
+    await late.stop()
+    assert len(late._looks) == 8
