@@ -319,10 +319,10 @@ class NoGpu:
     """A loader whose hosts find none."""
 
     def __init__(self):
-        self.asked = 0
+        self.asked = asyncio.Event()
 
     async def facts(self, like):
-        self.asked += 1
+        self.asked.set()
         return GpuFacts()
 
     async def end_idle_hosts(self):
@@ -351,8 +351,8 @@ async def test_how_often_a_gpu_was_looked_for_is_not_remembered_of_every_version
     late = late_gpu.LateGpu(loader, known, known, None, (0.0,))
     for number in range(20):
         known.version = SimpleNamespace(label="one/%d" % number, name="one", version=str(number), aside="", config=None)
+        loader.asked.clear()
         late.expect(known.version)
-        while loader.asked <= number:
-            await asyncio.sleep(0)
+        await loader.asked.wait()
     await late.stop()
     assert len(late._looks) == 8
