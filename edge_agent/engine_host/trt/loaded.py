@@ -44,7 +44,7 @@ def acquire(library, path, dla_core, sha256=""):
     `sha256`: of the plan that the agent means; another one under its name is not loaded.
     """
     with _lock:
-        key = _key(path, dla_core) + (sha256,)
+        key = _key(path, sha256, dla_core)
         for loaded in _loaded:
             if loaded.key == key and loaded.shareable:
                 loaded.users += 1
@@ -64,13 +64,13 @@ def release(loaded):
             loaded.engine = None
 
 
-def _key(path, dla_core):
+def _key(path, sha256, dla_core):
     """The file as it is now: another one under the same name is another plan."""
     try:
         found = os.stat(path)
     except OSError as error:
         raise LoadError("%s: cannot be read: %s" % (path, os.strerror(error.errno))) from error
-    return (os.path.realpath(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, dla_core)
+    return (os.path.realpath(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, sha256, dla_core)
 
 
 def _load(library, path, dla_core, key, sha256):
