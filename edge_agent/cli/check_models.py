@@ -12,7 +12,7 @@ from typing import Iterator, Sequence, Tuple
 from edge_agent.config.optimization import BuildConfig, BuildProfile
 from edge_agent.engines.plans.onnx_files import external_files
 from edge_agent.errors import EngineLoadError
-from edge_agent.serving.healing.samples import lies_within
+from edge_agent.serving.healing.golden import lies_within
 from edge_agent.serving.repository import ModelEntry
 
 Fault = Tuple[str, str, str]

@@ -18,6 +18,7 @@ from edge_agent.serving.healing.by_hand import ByHand
 from edge_agent.serving.healing.crashes import Crashes
 from edge_agent.serving.healing.decision import WRONG, Decision, KeyState, decide
 from edge_agent.serving.healing.doubts import Doubts
+from edge_agent.serving.healing.golden import GOLDEN_UNREADABLE
 from edge_agent.serving.healing.late_gpu import LateGpu
 from edge_agent.serving.healing.on_duty import OnDuty
 from edge_agent.serving.healing.outlook import Lookout, Outlook
@@ -25,7 +26,6 @@ from edge_agent.serving.healing.places import Places
 from edge_agent.serving.healing.plan_store import PlanStore
 from edge_agent.serving.healing.proof import Prover, cannot_run, refuses
 from edge_agent.serving.healing.queue import BuildQueue
-from edge_agent.serving.healing.samples import GOLDEN_UNREADABLE
 from edge_agent.serving.healing.surroundings import Surroundings
 from edge_agent.serving.healing.workshop import Workshop
 from edge_agent.serving.journal import Journal
@@ -209,6 +209,9 @@ class Healer:
             raise errors.EngineLoadError("ONNX Runtime cannot serve it (%s), nor its plan: %s" % (error, proof.reason))
         if proof.good:
             plan = await self.plans.good(plan, demands, proof.figures)
+        elif proof.code == GOLDEN_UNREADABLE:  # somebody must see to these files
+            version.build = BuildStatus("failed", code=proof.code, reason=proof.reason)
+            raise errors.EngineLoadError(proof.reason, code=proof.code)
         elif not proof.incomparable:
             self._want(version, work, demands)  # it is checked again soon
             raise errors.EngineLoadError("its plan cannot be checked: %s" % proof.reason)
@@ -233,8 +236,7 @@ class Healer:
         await self._loader.end_idle_hosts()  # one that was only asked for its facts
         if version.unused is not None and (decision.work is not None or decision.serve == "plan"):
             code, text = version.unused
-            said = version.build.code if version.build is not None else ""
-            cause = code if code == WRONG else said if said == GOLDEN_UNREADABLE else "engine.unverified"
+            cause = code if code in (WRONG, GOLDEN_UNREADABLE) else "engine.unverified"
             decision = Decision("onnx", State.DEGRADED, code, {"text": text, "cause": cause})
         if version.hosted is not None and version.engine == "tensorrt":
             return

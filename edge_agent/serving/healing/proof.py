@@ -6,7 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
@@ -14,8 +14,9 @@ from edge_agent.engines.plans.digest import onnx_digest
 from edge_agent.processes.arena import Arena
 from edge_agent.serving.healing.asking import Asked, ask
 from edge_agent.serving.healing.comparison import Verdict, compare
+from edge_agent.serving.healing.golden import GOLDEN_UNREADABLE, golden, misfit
 from edge_agent.serving.healing.recipe import golden_folder
-from edge_agent.serving.healing.samples import GOLDEN_UNREADABLE, Sample, golden, misfit, seeded
+from edge_agent.serving.healing.samples import Sample, seeded
 from edge_agent.serving.loading import Loader, load_code
 from edge_agent.serving.threads import in_thread
 from edge_agent.serving.version import ServedVersion
@@ -97,8 +98,9 @@ class Prover:
         tell("load", 0.0)
         subject = self._aside(candidate.of, "-proof")
         try:
+            given = await self._given(candidate.of)  # first: without them there is nothing to load a plan for
             await self._bring(candidate, subject)
-            return await self._try(candidate, subject, serving, tell)
+            return await self._try(candidate, subject, serving, given, tell)
         except Refused as error:
             return Proof(False, "engine.plan_refused", str(error))
         except Wrong as error:
@@ -155,25 +157,28 @@ class Prover:
 
     # -- comparing --------------------------------------------------------------------------------------------------
 
+    async def _given(self, version: ServedVersion) -> Optional[List[Sample]]:
+        """Golden files; None where none are asked for."""
+        directory = version.entry.path.parent.parent
+        folder = golden_folder(version.config, directory)
+        return None if folder is None else await in_thread(golden, folder, directory)
+
     async def _try(
         self,
         candidate: Candidate,
         subject: ServedVersion,
         serving: Optional[ServedVersion],
+        given: Optional[List[Sample]],
         tell: Callable[[str, float], None],
     ) -> Proof:
         version = candidate.of
-        folder = golden_folder(version.config, version.entry.path.parent.parent)
-        if folder is not None:
-            samples: Iterable[Sample] = await in_thread(golden, folder, version.entry.path.parent.parent)
-            await self._fit(candidate, subject, serving, list(samples))
-            return await self._judge(candidate, subject, list(samples), None, tell)
+        if given is not None:
+            await self._fit(candidate, subject, serving, given)
+            return await self._judge(candidate, subject, given, None, tell)
         reference = serving or await self._reference(candidate)
         try:
-            samples = await in_thread(
-                list, seeded(subject.inputs, subject.max_batch_size, version.config.image, candidate.sizes)
-            )
-            return await self._judge(candidate, subject, list(samples), reference, tell)
+            made = seeded(subject.inputs, subject.max_batch_size, version.config.image, candidate.sizes)
+            return await self._judge(candidate, subject, await in_thread(lambda: list(made)), reference, tell)
         finally:
             if reference is not None and reference is not serving:
                 await self._put_away(reference)

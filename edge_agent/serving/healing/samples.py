@@ -1,12 +1,8 @@
-"""What a plan is tried on: golden inputs with their outputs, or seeded numbers in the range of the model's inputs."""
+"""What a plan is tried on where nobody gives anything: seeded numbers in the range of the model's inputs."""
 
 from __future__ import annotations
 
-import errno
-import os
-import zipfile
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,11 +12,7 @@ from edge_agent.domain.tensors import DataType, TensorSpec
 from edge_agent.engine_host.json_tensors import DTYPES
 from edge_agent.serving.picture import picture_input
 
-GOLDEN_UNREADABLE = "engine.golden_unreadable"
-_MAX_GOLDEN = 64
-_MAX_GOLDEN_BYTES = 256 << 20
 _MAX_SAMPLE_BYTES = 48 << 20
-_INPUTS, _OUTPUTS = "inputs.npz", "outputs.npz"
 _SEED = 20_241_130
 #: of inputs that are neither pictures nor numbers of a known range; 0 and 1 are fit for indices too
 _WHOLE = {"UINT8": (0, 255), "INT8": (-128, 127)}
@@ -32,90 +24,6 @@ class Sample(NamedTuple):
     name: str
     inputs: Mapping[str, Any]
     expected: Optional[Mapping[str, Any]] = None
-
-
-class Tensors(Protocol):
-    """Whatever takes tensors and gives some: a version of a model."""
-
-    inputs: Tuple[TensorSpec, ...]
-    outputs: Tuple[TensorSpec, ...]
-    max_batch_size: int
-
-
-# -- golden -----------------------------------------------------------------------------------------------------------
-
-
-def golden(folder: Path, model_directory: Path) -> List[Sample]:
-    """Pairs `inputs.npz` and `outputs.npz`, or `NAME.inputs.npz` and `NAME.outputs.npz`, arrays by the tensors' names.
-
-    EngineLoadError where there is none, one cannot be read, or the folder lies outside the model's.
-    """
-    try:
-        if not lies_within(folder, model_directory):
-            raise errors.EngineLoadError("[accept] golden: %s lies outside the model's folder" % folder, code=GOLDEN_UNREADABLE)
-        names = sorted(path.name for path in folder.iterdir() if path.name.endswith(_INPUTS))
-        if not names or len(names) > _MAX_GOLDEN:
-            text = "[accept] golden: %s has %d pairs of inputs.npz and outputs.npz; put 1 to %d there"
-            raise errors.EngineLoadError(text % (folder, len(names), _MAX_GOLDEN), code=GOLDEN_UNREADABLE)
-        return [_pair(folder, name) for name in names]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise errors.EngineLoadError(
-            "[accept] golden: %s cannot be read: %s" % (folder, error), code=GOLDEN_UNREADABLE
-        ) from error
-
-
-def lies_within(folder: Path, directory: Path) -> bool:
-    """Whether the folder is one of the directory's, whatever links there are. OSError where they lead in a circle."""
-    try:
-        return directory.resolve() in folder.resolve().parents
-    except RuntimeError as error:  # up to Python 3.12
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
-
-
-def _pair(folder: Path, name: str) -> Sample:
-    beside = name[: -len(_INPUTS)] + _OUTPUTS
-    return Sample("golden " + name, _arrays(folder / name), _arrays(folder / beside))
-
-
-def _arrays(path: Path) -> Dict[str, Any]:
-    """Raises OSError, ValueError."""
-    with zipfile.ZipFile(str(path)) as archive:
-        size = sum(info.file_size for info in archive.infolist())
-    if size > _MAX_GOLDEN_BYTES:
-        raise ValueError("%s is over %d bytes" % (path.name, _MAX_GOLDEN_BYTES))
-    with np.load(str(path), allow_pickle=False) as file:
-        arrays = {key: np.ascontiguousarray(file[key]) for key in file.files}
-    if not arrays:
-        raise ValueError("%s holds no arrays" % path.name)
-    return arrays
-
-
-def misfit(samples: Sequence[Sample], tensors: Tensors) -> str:
-    """Why golden arrays cannot be of something with these tensors; empty where they can."""
-    return next((why for why in (_misfit(sample, tensors) for sample in samples) if why), "")
-
-
-def _misfit(sample: Sample, tensors: Tensors) -> str:
-    why = _inputs_misfit(sample, tensors.inputs, tensors.max_batch_size)
-    names = {spec.name for spec in tensors.outputs}
-    unknown = sorted(set(sample.expected or ()) - names)
-    if unknown:
-        why = "there is no output '%s', only %s" % (unknown[0], ", ".join(sorted(names)))
-    return "%s: %s" % (sample.name, why) if why else ""
-
-
-def _inputs_misfit(sample: Sample, inputs: Sequence[TensorSpec], max_batch_size: int) -> str:
-    if set(sample.inputs) != {spec.name for spec in inputs}:
-        wanted, got = (", ".join(sorted(names)) for names in ({spec.name for spec in inputs}, set(sample.inputs)))
-        return "the inputs are %s, not %s" % (wanted, got)
-    rows = {len(array) if array.shape else 0 for array in sample.inputs.values()}
-    if max_batch_size and (len(rows) != 1 or not 1 <= min(rows) <= max_batch_size):
-        return "it has %s rows, 1 to %d are taken" % (sorted(rows), max_batch_size)
-    for spec in inputs:
-        shape = sample.inputs[spec.name].shape
-        if len(shape) != len(spec.shape) or any(want not in (-1, got) for want, got in zip(spec.shape, shape)):
-            return "input '%s' has the shape %s, not %s" % (spec.name, list(spec.shape), list(shape))
-    return ""
 
 
 # -- seeded -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from edge_agent.serving.build_status import BuildStatus
 from edge_agent.serving.healing import recipe
 from edge_agent.serving.healing.bench import Bench, Built, Changed
 from edge_agent.serving.healing.decision import WRONG, KeyState
+from edge_agent.serving.healing.golden import GOLDEN_UNREADABLE
 from edge_agent.serving.healing.job import Job
 from edge_agent.serving.healing.on_duty import OnDuty
 from edge_agent.serving.healing.places import Places
@@ -211,16 +212,23 @@ class Workshop:
         return await self._after_failure(job, keeps=built.plan is None)
 
     async def _unable(self, job: Job, built: Built, proof: Proof) -> Optional[float]:
-        """The check itself failed, or the box was too busy: it is made again a few times, and then at the next load."""
+        """The check itself failed, or the box was too busy: it is made again a few times, and then at the next load.
+
+        Golden files do not mend themselves.
+        """
         job.unable += 1
         job.status.code, job.status.reason = proof.code, proof.reason
         _log.warning("the plan of %s is not taken yet: %s", ", ".join(job.labels()), proof.reason)
-        if not proof.incomparable and job.unable < _UNABLE_MAX and built.plan is not None:
-            return self._surroundings.slow_s if proof.slow else self._surroundings.unable_s
+        files = proof.code == GOLDEN_UNREADABLE
+        if not (proof.incomparable or files) and job.unable < _UNABLE_MAX and built.plan is not None:
+            pause_s = self._surroundings.slow_s if proof.slow else self._surroundings.unable_s
+            _show(job.status, "queued", "waiting", eta_s=pause_s)
+            return pause_s
         await self._plans.cancelled(job.key.digest)
-        why = "%s" if proof.slow else "its plan could not be checked: %s"
+        own = proof.slow or files
         for version in job.versions:
-            version.unused = (proof.code if proof.slow else "engine.build_failed", why % proof.reason)
+            why = proof.reason if own else "its plan could not be checked: %s" % proof.reason
+            version.unused = (proof.code if own else "engine.build_failed", why)
         await self._conclude(job)
         return None
 

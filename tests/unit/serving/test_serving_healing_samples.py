@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any
 
 import numpy
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from edge_agent import errors
 from edge_agent.config.image import ImageConfig
 from edge_agent.domain.tensors import DataType, TensorSpec
-from edge_agent.serving.healing.samples import Sample, batch_sizes, golden, misfit, packed, packed_bytes, seeded, unpacked
+from edge_agent.serving.healing.samples import batch_sizes, packed, packed_bytes, seeded, unpacked
 
 
 def spec(datatype: str = "FP32", *shape: int, name: str = "x") -> TensorSpec:
@@ -86,78 +84,3 @@ def test_what_is_packed_is_unpacked(datatype: str) -> None:
     data = packed(array, DataType(datatype))
     assert len(data) == packed_bytes(DataType(datatype), array.shape)
     assert numpy.array_equal(unpacked(memoryview(data), DataType(datatype), array.shape), array)
-
-
-# -- golden -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    (tmp_path / "model/golden").mkdir(parents=True)
-    return tmp_path / "model"
-
-
-def test_golden_pairs_are_found_by_their_names(model: Path) -> None:
-    for prefix in ("", "night."):
-        numpy.savez(str(model / "golden" / (prefix + "inputs.npz")), x=numpy.zeros((1, 4)))
-        numpy.savez(str(model / "golden" / (prefix + "outputs.npz")), y=numpy.ones((1, 4)))
-    samples = golden(model / "golden", model)
-    assert [sample.name for sample in samples] == ["golden inputs.npz", "golden night.inputs.npz"]
-    assert samples[0].expected is not None
-    assert samples[0].expected["y"].tolist() == [[1, 1, 1, 1]]
-
-
-def test_golden_files_that_cannot_be_used_say_so(tmp_path: Path, model: Path) -> None:
-    def fails(match: str, folder: Path = model / "golden") -> None:
-        with pytest.raises(errors.EngineLoadError, match=match):
-            golden(folder, model)
-
-    fails("0 pairs")
-    fails("outside", tmp_path)
-    fails("cannot be read", model / "none")
-    numpy.savez(str(model / "golden/inputs.npz"), x=numpy.zeros(1))
-    fails("cannot be read")  # its outputs are missing
-    (model / "golden/outputs.npz").write_bytes(b"no archive")
-    fails("cannot be read")
-    numpy.savez(str(model / "golden/outputs.npz"), y=numpy.array([{}], dtype=object))
-    fails("cannot be read")  # objects are code, which is not run
-
-
-def test_golden_files_without_arrays_compare_nothing_and_say_so(model: Path) -> None:
-    numpy.savez(str(model / "golden/inputs.npz"), x=numpy.zeros((1, 4)))
-    numpy.savez(str(model / "golden/outputs.npz"))
-    with pytest.raises(errors.EngineLoadError, match="outputs.npz holds no arrays"):
-        golden(model / "golden", model)
-
-
-class Taker(NamedTuple):
-    inputs: Tuple[TensorSpec, ...]
-    outputs: Tuple[TensorSpec, ...]
-    max_batch_size: int
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "why"),
-    [
-        ({"q": (1, 4)}, {"y": (1, 4)}, "golden inputs.npz: the inputs are x, not q"),
-        ({"x": (1, 5)}, {"y": (1, 4)}, "golden inputs.npz: input 'x' has the shape [-1, 4], not [1, 5]"),
-        ({"x": (0, 4)}, {"y": (0, 4)}, "golden inputs.npz: it has [0] rows, 1 to 8 are taken"),
-        ({"x": (9, 4)}, {"y": (9, 4)}, "golden inputs.npz: it has [9] rows, 1 to 8 are taken"),
-        ({"x": (1, 4)}, {"z": (1, 4)}, "golden inputs.npz: there is no output 'z', only y"),
-        ({"x": (8, 4)}, {"y": (8, 4)}, ""),
-    ],
-)
-def test_golden_arrays_that_cannot_be_of_something_say_why(inputs: Dict[str, Any], outputs: Dict[str, Any], why: str) -> None:
-    sample = Sample(
-        "golden inputs.npz", *({name: numpy.zeros(shape) for name, shape in one.items()} for one in (inputs, outputs))
-    )
-    x, y = (TensorSpec(name, DataType.FP32, (-1, 4)) for name in "xy")
-    assert misfit([sample], Taker((x,), (y,), 8)) == why
-
-
-def test_a_golden_folder_that_is_a_circle_of_links_says_so(model: Path) -> None:
-    (model / "golden").rmdir()
-    os.symlink("golden", str(model / "golden"))
-    with pytest.raises(errors.EngineLoadError, match="golden") as caught:
-        golden(model / "golden", model)
-    assert caught.value.args_by_name["code"] == "engine.golden_unreadable"

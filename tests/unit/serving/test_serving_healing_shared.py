@@ -44,7 +44,7 @@ async def test_golden_files_that_cannot_be_read_keep_only_their_own_model_from_i
     add_plan_model(repository, "b")
     async with healing(repository, gpu, state_dir=state) as rig:
         assert (await until_on("tensorrt", rig, "b"))["verified"]
-        told = await until_on("onnxruntime", rig, "a", code="engine.build_failed")
+        told = await until_on("onnxruntime", rig, "a", code="engine.golden_unreadable")
         assert "nope" in told["reason"]
         assert told["build"]["code"] == "engine.golden_unreadable"
         assert await right(rig, "b")
