@@ -23,6 +23,7 @@ from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.control import Control
 from edge_agent.serving.ensembles import Ensembles
 from edge_agent.serving.healing.healer import Healer
+from edge_agent.serving.healing.meant import unasked
 from edge_agent.serving.healing.plan_verbs import PlanVerbs
 from edge_agent.serving.healing.surroundings import Surroundings
 from edge_agent.serving.holds import Holds
@@ -100,7 +101,7 @@ class Serving(ModelVerbs, PlanVerbs):
         holds = Holds(state_dir)
         self._control = Control(section, self._catalogue, holds, swaps, self._lineup, promotion, journal, clock)
         self._healer.connect(self._control.again, self._lineup.pinned)
-        self._second_tries = SecondTries(self._catalogue, self._control.again)
+        self._second_tries = SecondTries(self._catalogue, unasked(self._control.again))
         self._started = False
         self._tasks = Tasks()
         self._loads: List[asyncio.Task[Any]] = []

@@ -16,10 +16,11 @@ from edge_agent.serving.build_status import BuildStatus
 from edge_agent.serving.catalogue import Catalogue
 from edge_agent.serving.healing.by_hand import ByHand
 from edge_agent.serving.healing.crashes import Crashes
-from edge_agent.serving.healing.decision import WRONG, Decision, KeyState, decide
+from edge_agent.serving.healing.decision import WRONG, Decision, KeyState
 from edge_agent.serving.healing.doubts import Doubts
 from edge_agent.serving.healing.golden import GOLDEN_UNREADABLE
 from edge_agent.serving.healing.late_gpu import LateGpu
+from edge_agent.serving.healing.meant import Meant, unasked
 from edge_agent.serving.healing.on_duty import OnDuty
 from edge_agent.serving.healing.outlook import Lookout, Outlook
 from edge_agent.serving.healing.places import Places
@@ -67,6 +68,7 @@ class Healer:
         self._workshop.review, self._workshop.again_later = self._review, self._again_later
         self._queue = BuildQueue(self._workshop.work, self._workshop.broken, clock)
         self._doubts = Doubts(self.plans)
+        self._meant = Meant()
         self._tasks = Tasks()
         self._late = LateGpu(loader, self._places, catalogue, self._again, surroundings.late_s)
         self.by_hand = ByHand(
@@ -79,7 +81,7 @@ class Healer:
         pinned: Callable[[], Collection[Tuple[str, str]]],
     ) -> None:
         """`again` loads one version anew. `pinned`: name and number of those whose plans are kept whatever their bound."""
-        self._workshop.again, self._workshop.pinned = again, pinned
+        self._workshop.again, self._workshop.pinned = unasked(again), pinned
 
     def crashes(self, otherwise: Callable[[ServedVersion], None]) -> Callable[[ServedVersion], None]:
         """What becomes of versions that end their host again and again; `otherwise` where no plan is to blame."""
@@ -104,7 +106,7 @@ class Healer:
         for _ in range(_MAX_PLANS):
             outlook = await self._lookout.look(version)
             version.truth_digest = outlook.truth_digest
-            decision = decide(outlook.situation)
+            decision = self._meant.decide(version, outlook)
             if decision.serve == "nothing":
                 raise errors.EngineLoadError(str(decision.args["text"]), code=decision.code)
             if decision.serve == "onnx":
@@ -125,6 +127,8 @@ class Healer:
             return await self._not_loaded(version, outlook, state, plan, error)
         self._late.came(version)
         self._doubts.over(plan)
+        if state is None and not version.aside:
+            self._meant.came(version, plan)
         job = self._queue.job(plan.sidecar.key, outlook.demands)
         version.build = job.status if job is not None else None
         version.plan, version.verified, version.figures = plan, plan.sidecar.verified, dict(plan.sidecar.figures)
@@ -230,7 +234,7 @@ class Healer:
         demands = ""
         try:
             outlook = await self._lookout.look(version)
-            decision, demands = decide(outlook.situation), outlook.demands
+            decision, demands = self._meant.decide(version, outlook, of_itself=True), outlook.demands
         except errors.EdgeAgentError as error:  # its files went
             decision = Decision("onnx", State.DEGRADED, "engine.build_failed", {"text": str(error)})
         await self._loader.end_idle_hosts()  # one that was only asked for its facts
