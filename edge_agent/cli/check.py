@@ -12,7 +12,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 from edge_agent.access.gate import is_loopback
 from edge_agent.access.tokens import FILE_NAME as TOKENS_FILE
 from edge_agent.access.tokens import TokenFile
-from edge_agent.cli.check_models import model_faults
+from edge_agent.cli.check_models import model_faults, model_notes
 from edge_agent.cli.check_repository import check_repository, unmet_steps
 from edge_agent.config.load import load_config
 from edge_agent.config.root import AgentConfig
@@ -132,6 +132,7 @@ def _notes(config: AgentConfig, entries: Sequence[ModelEntry]) -> Iterator[str]:
     for entry in entries:
         if entry.config.ignored:
             yield "models.%s: not used by this version: %s" % (entry.name, ", ".join(entry.config.ignored))
+    yield from model_notes(entries)
 
 
 def _summary(path: Path, config: AgentConfig, entries: Sequence[ModelEntry]) -> str:

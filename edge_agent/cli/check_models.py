@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import stat
 from pathlib import Path
 from typing import Iterator, Sequence, Tuple
 
-from edge_agent.config.optimization import BuildConfig, BuildProfile
+from edge_agent.cli.check_build import build_faults, build_notes
+from edge_agent.cli.check_golden import golden_faults, golden_notes
 from edge_agent.engines.plans.onnx_files import external_files
+from edge_agent.engines.plans.regular_file import open_regular
 from edge_agent.errors import EngineLoadError
-from edge_agent.serving.healing.golden import lies_within
 from edge_agent.serving.repository import ModelEntry
 
 Fault = Tuple[str, str, str]
 
-_QUANTIZED = (b"QuantizeLinear", b"DequantizeLinear")
+_PLAN = b"ftrt"
 
 
 def model_faults(entries: Sequence[ModelEntry]) -> Iterator[Fault]:
-    """Path of the configuration, what is wrong, its cure. ONNX files are read through where int8 has no calibration cache."""
+    """Path of the configuration, what is wrong, its cure.
+
+    Golden files are read through, ONNX files where int8 has no calibration cache.
+    """
     for entry in entries:
         yield from _model_files(entry)
-        yield from _golden(entry)
-        if entry.config.build is not None:
-            yield from _build(entry, entry.config.build)
+        yield from golden_faults(entry)
+        yield from build_faults(entry)
+
+
+def model_notes(entries: Sequence[ModelEntry]) -> Iterator[str]:
+    """What may be a fault, and what could not be looked at."""
+    for entry in entries:
+        for version in entry.versions:
+            plan = version.plan
+            if plan is not None and version.onnx is None and not _is_empty(plan) and not _looks_like_a_plan(plan):
+                text = "models.%s.%d: %s does not look like a TensorRT plan; only TensorRT can tell"
+                yield text % (entry.name, version.number, plan)
+        yield from golden_notes(entry)
+        yield from build_notes(entry)
+
+
+def _looks_like_a_plan(file: Path) -> bool:
+    """By how plans of TensorRT 8 to 10 begin, which nobody has promised. What cannot be read is not said of it."""
+    try:
+        with open_regular(file) as opened:
+            return opened.read(len(_PLAN)) == _PLAN
+    except OSError:
+        return True
 
 
 def _model_files(entry: ModelEntry) -> Iterator[Fault]:
@@ -47,52 +70,3 @@ def _is_empty(file: Path) -> bool:
         found = os.stat(str(file))
         return not (stat.S_ISREG(found.st_mode) and found.st_size)
     return True
-
-
-def _golden(entry: ModelEntry) -> Iterator[Fault]:
-    golden = entry.config.accept.golden if entry.config.accept is not None else ""
-    if not golden:
-        return
-    path, folder = "models.%s.accept.golden" % entry.name, entry.directory / golden
-    try:
-        inside = lies_within(folder, entry.directory)
-    except OSError as error:
-        yield path, "%s cannot be read: %s" % (folder, error.strerror), "put a folder with inputs.npz and outputs.npz there"
-        return
-    if not inside:
-        yield path, "%s lies outside the model's folder" % folder, "put the folder into that of the model"
-    elif not os.path.isdir(str(folder)):
-        yield path, "%s is not there" % folder, "make the folder, with inputs.npz and outputs.npz in it, or remove the key"
-
-
-def _build(entry: ModelEntry, build: BuildConfig) -> Iterator[Fault]:
-    path = "models.%s.build." % entry.name
-    calibration = entry.directory / build.calibration
-    if build.calibration and not calibration.is_file():
-        yield path + "calibration", "%s is not there" % calibration, "put the calibration cache there, or remove the key"
-    if build.precision == "int8" and not build.calibration and not build.precision_fallback:
-        for version in entry.versions:
-            if version.onnx is not None and _is_plain(version.onnx):
-                text = "int8 needs a calibration cache, or a model with QuantizeLinear and DequantizeLinear in it: %s has none"
-                yield path + "precision", text % version.onnx, "name a cache in calibration, or take another precision"
-    for number, profile in enumerate(build.profiles):
-        for name, sizes in profile.items():
-            yield from _profile("%sprofiles[%d].%s" % (path, number, name), sizes)
-
-
-def _is_plain(onnx: Path) -> bool:
-    """Whether it certainly has no quantized layers."""
-    with contextlib.suppress(OSError, ValueError), onnx.open("rb") as file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        with contextlib.closing(data):
-            return all(data.find(name) < 0 for name in _QUANTIZED)
-    return False
-
-
-def _profile(path: str, sizes: BuildProfile) -> Iterator[Fault]:
-    least, usual, most = sizes.min, sizes.opt, sizes.max
-    if not len(least) == len(usual) == len(most):
-        yield path, "min, opt and max have %d, %d and %d sizes" % (len(least), len(usual), len(most)), "give equally many"
-    elif any(not low <= middle <= high for low, middle, high in zip(least, usual, most)):
-        text = "min %s, opt %s and max %s do not rise"
-        yield path, text % (list(least), list(usual), list(most)), "give each size as min <= opt <= max"

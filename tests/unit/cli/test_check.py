@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Tuple
 
+import numpy
 import pytest
 
 from edge_agent.access.roles import Role
@@ -148,6 +149,10 @@ def test_what_a_plan_is_built_with_or_judged_by_must_be_there(run: Check, house:
     assert "models.face.accept.golden: " in err
     (house / "models/face/golden").mkdir()
     (house / "models/face/cache.bin").write_bytes(b"")
+    code, _, err = run(CAMERA)
+    assert (code, "0 pairs of inputs.npz" in err) == (78, True), "it is empty"
+    numpy.savez(str(house / "models/face/golden/inputs.npz"), x=numpy.zeros((1, 4)))
+    numpy.savez(str(house / "models/face/golden/outputs.npz"), y=numpy.ones((1, 4)))
     assert run(CAMERA)[0] == 0
 
 
