@@ -12,6 +12,7 @@ import pytest
 
 from edge_agent import errors
 from edge_agent.config.hosts import HostSection
+from edge_agent.serving.healing import proof
 from tests.healing_rig import (
     PLAN,
     WRONG,
@@ -329,17 +330,24 @@ async def test_a_gpu_that_comes_late_is_found(tmp_path, repository, gpu, state):
         assert await right(rig)
 
 
-async def test_a_check_that_cannot_be_made_is_made_again_and_then_told(repository, gpu, state):
-    folder = add_plan_model(repository, config=PLAN + '[accept]\ngolden = "golden"\n')
-    async with healing(repository, gpu, state_dir=state, surroundings=surroundings(unable_s=0.05)) as rig:
-        version = await until_on("onnxruntime", rig, code="engine.build_failed")
-        assert "could not be checked: [accept] golden" in version["reason"]
-        assert await right(rig)
-        (folder / "golden").mkdir()
-        numpy.savez(str(folder / "golden/inputs.npz"), x=numpy.zeros((1, 4), numpy.float32))
-        numpy.savez(str(folder / "golden/outputs.npz"), y=numpy.ones((1, 4), numpy.float32))
-        await rig.serving.release("one")
-        assert (await until_on("tensorrt", rig))["verified"]
+async def test_a_check_that_cannot_be_made_is_made_again_and_then_told(repository, gpu, state, monkeypatch):
+    asked = []
+
+    async def no_room(*args):
+        asked.append(args)
+        raise errors.ArenaFull("no room for tensors now")
+
+    add_plan_model(repository)
+    with monkeypatch.context() as patched:
+        patched.setattr(proof, "ask", no_room)
+        async with healing(repository, gpu, state_dir=state, surroundings=surroundings(unable_s=0.05)) as rig:
+            version = await until_on("onnxruntime", rig, code="engine.build_failed")
+            assert "could not be checked: no room for tensors now" in version["reason"]
+            assert len(asked) == 3
+            assert await right(rig)
+            patched.undo()
+            await rig.serving.release("one")
+            assert (await until_on("tensorrt", rig))["verified"]
 
 
 async def test_a_dead_host_of_tensorrt_comes_back_as_it_was(repository, gpu, state):

@@ -150,7 +150,7 @@ async def test_golden_inputs_of_another_kind_end_the_check_with_a_reason(reposit
     numpy.savez(str(folder / "golden/inputs.npz"), x=numpy.array([["a", "b", "c", "d"]]))
     numpy.savez(str(folder / "golden/outputs.npz"), y=numpy.ones((1, 4), numpy.float32))
     async with healing(repository, gpu, state_dir=state) as rig:
-        version = await until_on("onnxruntime", rig, code="engine.build_failed")
+        version = await until_on("onnxruntime", rig, code="engine.golden_unreadable")
         assert "input 'x' is FP32" in version["reason"]
         assert await right(rig)
 

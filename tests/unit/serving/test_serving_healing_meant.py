@@ -134,4 +134,4 @@ async def test_beside_an_onnx_model_it_ends_with_a_plan_of_the_agents_own(tmp_pa
         await rig.kill_host("gpu")
         await until_on("tensorrt", rig, verified=True)
         assert await right(rig)
-        assert told(rig, "engine.built") == 1
+        await until(lambda: told(rig, "engine.built") == 1, rig)
