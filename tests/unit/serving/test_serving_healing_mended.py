@@ -306,7 +306,7 @@ async def test_golden_files_of_another_model_say_nothing_of_a_plan(repository, g
     numpy.savez(str(folder / "golden/inputs.npz"), x=array)
     numpy.savez(str(folder / "golden/outputs.npz"), other=array)
     async with healing(repository, gpu, state_dir=state) as rig:
-        version = await until_on("onnxruntime", rig, code="engine.build_failed")
+        version = await until_on("onnxruntime", rig, code="engine.golden_unreadable")
         assert "no output 'other', only y" in version["reason"]
         assert version["build"]["code"] == "engine.golden_unreadable"
         assert told(rig, "engine.plan_refused") == 0
