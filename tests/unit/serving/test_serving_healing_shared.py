@@ -81,7 +81,7 @@ async def test_a_calibration_file_that_is_missing_is_told_as_the_models_own(repo
         add_plan_model(repository, name, PLAN + '[build]\nprecision = "int8"\ncalibration = "%s.cache"\n' % name)
     async with healing(repository, gpu, state_dir=state) as rig:
         for name in ("pj", "pl"):
-            told = await until_on("onnxruntime", rig, name, code="engine.golden_unreadable")
+            told = await until_on("onnxruntime", rig, name, code="engine.build_failed")
             assert "%s.cache" % name in told["reason"], told
             other = "pl" if name == "pj" else "pj"
             assert other + "/" not in told["reason"], told
