@@ -195,6 +195,12 @@ class ChildTimeout(ChildError):
     code = "child.silent"
 
 
+class ChildCannotStart(ChildTimeout):
+    """The child ends before its first word, or has no process at all; it is tried again meanwhile."""
+
+    code = "child.cannot_start"
+
+
 class ChildRefused(ChildError):
     """The child answered with an error; `refusal` is its code."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence, Tuple
@@ -12,6 +11,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 from edge_agent.access.gate import is_loopback
 from edge_agent.access.tokens import FILE_NAME as TOKENS_FILE
 from edge_agent.access.tokens import TokenFile
+from edge_agent.cli.check_hosts import host_faults, python_faults
 from edge_agent.cli.check_models import model_faults, model_notes
 from edge_agent.cli.check_repository import check_repository, unmet_steps
 from edge_agent.config.load import load_config
@@ -95,10 +95,8 @@ def _files(config: AgentConfig) -> Iterator[Fault]:
         yield from _secret("mqtt.password_file", mqtt.password_file)
         for key, file in (("ca_file", mqtt.ca_file), ("cert_file", mqtt.cert_file), ("key_file", mqtt.key_file)):
             yield from _readable("mqtt." + key, file)
-    pythons = [("hosts.%s.python" % name, host.python) for name, host in config.hosts.items()]
-    for path, python in [*pythons, ("vision.python", config.vision.python)]:
-        if python and shutil.which(python) is None:
-            yield path, "%s cannot be run" % python, "install it, or name another interpreter"
+    yield from host_faults(config.hosts)
+    yield from python_faults("vision.python", config.vision.python)
 
 
 def _secret(path: str, file: Optional[Path]) -> Iterator[Fault]:

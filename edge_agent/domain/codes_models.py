@@ -102,6 +102,12 @@ MODELS: Dict[str, Code] = {
         "If it happens again and again, a model in it is the likely cause: see the log.",
         "如果反复发生，很可能是其中某个模型所致，请查看日志。",
     ),
+    "engine_host.cannot_start": code(
+        "The engine host does not come up: {text}",
+        "推理进程无法启动：{text}",
+        "Mend what it says: [hosts.NAME] python names its interpreter, which needs numpy. Then load the model again.",
+        "请解决上述问题：[hosts.NAME] 的 python 指定其解释器，该解释器需要 numpy。然后重新加载模型。",
+    ),
     "engine_host.hung": code(
         "The engine host did not answer in its time; it was ended and is being started again.",
         "推理进程超时无响应，已被终止并正在重新启动。",
@@ -149,6 +155,12 @@ MODELS: Dict[str, Code] = {
     "child.error": code("A child process did not do what was asked.", "子进程未能完成任务。", "See the log.", "请查看日志。"),
     "child.gone": code("A child process ended; it is being started again.", "子进程已退出，正在重新启动。"),
     "child.died": code("A child process ended; it is being started again.", "子进程已退出，正在重新启动。"),
+    "child.cannot_start": code(
+        "A child process ends before it has begun; it is tried again.",
+        "子进程尚未运行就已退出，正在重试。",
+        "Mend what it says, the interpreter most likely.",
+        "请解决其提示的问题，通常与解释器有关。",
+    ),
     "child.silent": code(
         "A child process did not answer in time; it is being started again.", "子进程超时无响应，正在重新启动。"
     ),

@@ -9,6 +9,7 @@ from typing import Optional, Tuple
 from edge_agent import errors
 from edge_agent.domain.clock import Clock
 from edge_agent.domain.gpu import GpuFacts
+from edge_agent.engines.hosted import CANNOT_START
 from edge_agent.processes.child import Child
 from edge_agent.processes.supervisor import Supervisor
 
@@ -38,7 +39,7 @@ class HostFacts:
         return self._shares
 
     async def ask(self, loading: asyncio.Lock, timeout_s: float) -> GpuFacts:
-        """What the host says. One that ends of the question twice, or hangs, has nothing that could be used.
+        """What the host says. One that ends of the question twice, hangs or cannot start has nothing that could be used.
 
         With the lock of loading, since the host answers in turn, and a model may take long.
         """
@@ -53,6 +54,8 @@ class HostFacts:
             except _Hung as error:
                 reason = str(error)
                 break  # another one would take as long
+            except errors.ChildCannotStart as error:
+                return _cannot_start(str(error))
             except errors.ChildError as error:
                 reason = str(error)
         text = "the engine host ended or hung while it looked for TensorRT: %s" % reason
@@ -71,3 +74,8 @@ class HostFacts:
         if facts.usable:
             self._known, self._shares = (child, facts), facts.integrated
         return facts
+
+
+def _cannot_start(reason: str) -> GpuFacts:
+    _log.warning("TensorRT cannot be looked for: %s", reason, extra={"code": CANNOT_START})
+    return GpuFacts(code=CANNOT_START, text=reason)

@@ -12,7 +12,7 @@ from edge_agent.domain.clock import Clock
 from edge_agent.domain.gpu import GpuFacts
 from edge_agent.engines.calls import CallDesk, CallHost, CallMemory
 from edge_agent.engines.facts import HostFacts
-from edge_agent.engines.hosted import HostedModel, HostOptions, end_code, part_status
+from edge_agent.engines.hosted import HostedModel, HostOptions, end_code, part_status, process_of
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder
 from edge_agent.engines.memory import MemoryBound
@@ -144,7 +144,7 @@ class EngineHost:
 
     async def _try_load(self, model: HostedModel) -> bool:
         """False when the host died, of this model or of another one that was loaded before it."""
-        child = await self._supervisor.wait_up(self.options.load_timeout_s)
+        child = await process_of(self._supervisor, self.options.load_timeout_s)
         if model.error is not None:
             raise model.error
         assert self._loading is not None

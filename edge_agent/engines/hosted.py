@@ -11,9 +11,12 @@ from typing import Deque, List, Optional
 from edge_agent.domain.status import PartStatus, State
 from edge_agent.engines.instance import EngineInstance
 from edge_agent.engines.load import LoadOrder, LoadReport
-from edge_agent.errors import EngineError, EngineLoadError
+from edge_agent.errors import ChildCannotStart, EngineError, EngineLoadError
 from edge_agent.processes.child import Child
+from edge_agent.processes.false_starts import CODE
 from edge_agent.processes.supervisor import Supervisor, SupervisorState
+
+CANNOT_START = "engine_host.cannot_start"
 
 #: a model whose loading or lone run ends its host this often within a minute is stopped
 _DEATHS_ALLOWED = 3
@@ -97,8 +100,18 @@ def _counted(ends: Deque[float], now: float) -> int:
     return len(ends)
 
 
+async def process_of(supervisor: Supervisor, timeout_s: float) -> Child:
+    """The host's process, once it is up. ChildError; one that cannot be started says so by an engine host's code."""
+    try:
+        return await supervisor.wait_up(timeout_s)
+    except ChildCannotStart as error:
+        raise ChildCannotStart(str(error), code=CANNOT_START) from error
+
+
 def end_code(supervisor: Supervisor) -> str:
     """Why the host's process ended, as an engine host has it."""
+    if supervisor.code == CODE:
+        return CANNOT_START
     return supervisor.code if supervisor.code.startswith("engine_host.") else "engine_host.died"
 
 

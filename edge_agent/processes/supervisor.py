@@ -9,9 +9,10 @@ import random
 from typing import Any, Awaitable, Callable, Dict, Optional, Set, Tuple
 
 from edge_agent.domain.clock import Clock
-from edge_agent.errors import ChildError, ChildGone, ChildTimeout, EdgeAgentError
+from edge_agent.errors import ChildCannotStart, ChildError, ChildGone, ChildTimeout, EdgeAgentError
 from edge_agent.processes.backoff import Backoff
 from edge_agent.processes.child import Child, ChildSpec
+from edge_agent.processes.false_starts import FalseStarts
 from edge_agent.processes.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
@@ -20,6 +21,7 @@ _STEADY_S = 10.0  # up for so long, a child's next death is a new story
 _OWN_END_S = 0.5  # what a process has to end by itself after its channel closed
 _LATE_ROUND_S = 60.0
 _MAX_LINGERING = 4  # processes that even SIGKILL does not end, before no more are started
+_TOO_MANY = "%d processes of %s cannot be ended; the machine needs a restart"
 
 
 class SupervisorState(enum.Enum):
@@ -70,7 +72,7 @@ class Supervisor:
         self.since = ""  #: RFC 3339 UTC of the last change of state
         self.restarts = 0
         self.reason = ""  #: of the last end
-        self.code = ""  #: of the last end: child.died, child.silent, or what `restart` was told; empty after `stop`
+        self.code = ""  #: of the last end: child.died, .silent, .cannot_start, or what `restart` was told; empty after `stop`
         self._on_up = on_up
         self._on_down = on_down
         self._on_event = on_event
@@ -78,6 +80,7 @@ class Supervisor:
         self._clock = clock or Clock()
         self._backoff = Backoff(spec.backoff_first_s, spec.backoff_cap_s, rng or random.Random())
         self._heartbeat = Heartbeat(spec.ping_interval_s, spec.silence_s)
+        self._false_starts = FalseStarts(spec.name)
         self._life: Optional[Child] = None
         self._end_code = ""
         self._lingering: Set[asyncio.Task[None]] = set()
@@ -93,6 +96,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         self._stopping = loop.create_future()
         self._up = loop.create_future()
+        self._false_starts.begin()
         self._enter(SupervisorState.STARTING)
         self._task = loop.create_task(self._run())
         await asyncio.sleep(0)
@@ -117,17 +121,23 @@ class Supervisor:
         return self._life is not None and self._life.killed_from_outside
 
     async def wait_up(self, timeout_s: float) -> Child:
-        """The child, once it is up. ChildTimeout says why it is not; ChildGone when the supervisor stops."""
+        """The child, once it is up. ChildTimeout says why it is not; ChildGone when the supervisor stops.
+
+        ChildCannotStart as soon as it is known that it ends before its first word; it is tried again all the same.
+        """
         if self.child is not None:
             return self.child
         if self._task is None:
             raise ChildGone("%s is stopped" % self.spec.name)
-        up = self._up
-        await _first_of(timeout_s, up, self._stopping)
+        up, told = self._up, self._false_starts.told
+        assert told is not None
+        await _first_of(timeout_s, up, told, self._stopping)
         if up.done():
             return up.result()
         if self._stopping.done():
             raise ChildGone("%s is stopped" % self.spec.name)
+        if told.done():
+            raise ChildCannotStart(self._false_starts.text)
         raise ChildTimeout("%s is not up after %g s; its last end: %s" % (self.spec.name, timeout_s, self.reason or "none"))
 
     def restart(self, code: str, text: str) -> None:
@@ -155,6 +165,7 @@ class Supervisor:
             self._enter(SupervisorState.BACKOFF)
             if not await _first_of(self._backoff.next_s(), self._stopping):
                 self.restarts += 1
+                self._false_starts.begin()
                 self._enter(SupervisorState.STARTING)
         self._enter(SupervisorState.STOPPED)
 
@@ -165,18 +176,22 @@ class Supervisor:
     async def _live(self) -> Tuple[str, bool]:
         """One life, from the spawn until it was reaped or given up: why it ended, and which of the two."""
         if len(self._lingering) >= _MAX_LINGERING:
-            return "%d processes of %s cannot be ended; the machine needs a restart" % (_MAX_LINGERING, self.spec.name), True
+            return self._false_starts.ended(_TOO_MANY % (_MAX_LINGERING, self.spec.name)), True
         child = Child(self.spec, self._clock, self._on_event)
         try:
             child.start()
         except ChildGone as error:
-            return str(error), True
+            return self._false_starts.refused(error), True
         self._life, self.pid = child, child.pid
         self._heartbeat.start(self._clock.monotonic())
         if await self._bring_up(child):
             self._rise(child)
             await self._watch(child)
-        return await self._end(child)
+        by_itself = not child.killed
+        reason, reaped = await self._end(child)
+        if by_itself and not child.killed_from_outside and not self._stopping.done():
+            self._false_starts.ended(reason)
+        return reason, reaped
 
     def _rise(self, child: Child) -> None:
         self.child = child
@@ -194,7 +209,8 @@ class Supervisor:
     async def _bring_up(self, child: Child) -> bool:
         """First answer and `on_up`, unless the child ends or `stop` comes first."""
         work = asyncio.ensure_future(self._introduce(child))
-        await _first_of(None, work, child.ended, self._stopping)
+        while not await _first_of(self.spec.ping_interval_s, work, child.ended, self._stopping):
+            child.look()
         if not work.done():
             work.cancel()
             await asyncio.wait({work})
@@ -203,6 +219,7 @@ class Supervisor:
     async def _introduce(self, child: Child) -> bool:
         try:
             await child.call("ping", timeout_s=self.spec.start_timeout_s)
+            self._false_starts.spoke()
             await self._on_up(child)
         except ChildError as error:
             if not child.gone:
@@ -257,7 +274,7 @@ class Supervisor:
 
     def _close_life(self, reason: str, reaped: bool) -> None:
         self.reason = reason
-        self.code = "" if self._stopping.done() else self._end_code or "child.died"
+        self.code = "" if self._stopping.done() else self._end_code or self._false_starts.code
         self._end_code = ""
         _log.info("child %s ended: %s%s", self.spec.name, reason, "" if reaped else " (it cannot be reaped)")
         try:

@@ -46,4 +46,4 @@ class HostChanges:
 
     def of_host(self, kind: str, name: str, text: str, code: str) -> None:
         """An engine host went down, is up, or takes more memory than it should."""
-        self._journal.event(kind, name, code=code, args={"host": name, "reason": text}, text=text)
+        self._journal.event(kind, name, code=code, args={"host": name, "reason": text, "text": text}, text=text)
