@@ -77,9 +77,9 @@ async def test_models_name_their_hosts_and_each_host_is_a_process(tmp_path):
 async def test_a_host_whose_interpreter_is_not_there_fails_its_models_and_no_others(tmp_path):
     add_model(tmp_path, "one", "add_one.onnx", 'host = "odd"\n')
     add_model(tmp_path, "two", "add_one.onnx")
-    odd = HostSection(python=str(tmp_path / "no-python"), load_timeout_s=0.5)
+    odd = HostSection(python=str(tmp_path / "no-python"))
     async with running(tmp_path, hosts={"odd": odd}) as rig:
-        assert state(rig, "one")[:2] == ("failed", "model.load_failed")
+        assert state(rig, "one")[:2] == ("failed", "engine_host.cannot_start")
         assert rig.serving.is_ready("two")
         assert rig.serving.ready()
 
