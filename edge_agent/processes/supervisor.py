@@ -176,7 +176,7 @@ class Supervisor:
     async def _live(self) -> Tuple[str, bool]:
         """One life, from the spawn until it was reaped or given up: why it ended, and which of the two."""
         if len(self._lingering) >= _MAX_LINGERING:
-            return self._false_starts.ended(_TOO_MANY % (_MAX_LINGERING, self.spec.name)), True
+            return _TOO_MANY % (_MAX_LINGERING, self.spec.name), True  # that may pass: whoever waits goes on waiting
         child = Child(self.spec, self._clock, self._on_event)
         try:
             child.start()
